@@ -1,0 +1,56 @@
+# Headrace. `make serve` talks, `make test` proves.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.headrace-installed
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help install serve test unit lint format protos protos-check docs bench check clean
+
+help:  ## what there is to make
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo '  ARGS="..." adds flags to serve, test and bench.'
+
+install: $(READY)  ## create .venv and install everything into it
+
+$(READY): pyproject.toml
+	@echo "[install] creating $(VENV) and installing: the downloads take a few minutes the first time"
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip setuptools
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pip install --quiet --editable '.[all,dev]'
+	@touch $@
+
+serve: install  ## start everything on 127.0.0.1:30000 and show how to talk to it
+	@exec $(BIN)/headrace up $(ARGS)
+
+test: install  ## all tests (minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(ARGS)
+
+unit: install  ## unit tests (seconds)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/unit tests/test_layering.py $(ARGS)
+
+lint: install  ## ruff and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/mypy headrace services gateway benchmarks tests
+
+format: install  ## sort imports, apply ruff's safe fixes
+	$(BIN)/ruff check --fix .
+
+protos: install  ## generate the stubs from protos/
+	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. --grpc_python_out=. $$(find protos -name '*.proto')
+
+protos-check: install  ## fail if the committed stubs are not what the contracts generate
+	@$(BIN)/python tests/check_stubs.py
+
+docs: install  ## write the generated pages of docs/
+	$(BIN)/python -m headrace docs docs/flags.md
+
+bench: install  ## load the running server; ARGS as for `headrace bench serve`
+	$(BIN)/headrace bench serve $(ARGS)
+
+check: lint protos-check test  ## what CI runs
+
+clean:  ## remove the environment and caches inside the repository
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
