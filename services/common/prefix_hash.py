@@ -1,0 +1,52 @@
+"""Names for prefixes of token sequences, equal in every process.
+
+A block is `BLOCK_SIZE` tokens as little-endian uint32; its hash is xxh3_64(parent hash, little-endian ‖ block).
+The first block's parent is the root of its namespace: xxh3_64 over model digest, adapter digest, cache salt and
+extra key, each preceded by its length in bytes as little-endian uint32. Golden vectors are in `protos/README.md`.
+A collision may misroute a request; it never changes an answer.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Sequence
+from struct import Struct
+
+from xxhash import xxh3_64_intdigest
+
+BLOCK_SIZE = 16
+_LENGTH = Struct("<I")
+_HASH = Struct("<Q")
+
+
+def root_hash(model_digest: str | bytes, adapter_digest: str | bytes = b"", cache_salt: bytes = b"", extra_key: str | bytes = "") -> int:
+    """Parent of the first block of every prompt in this namespace, as an unsigned 64 bit number."""
+    parts = []
+    for part in (model_digest, adapter_digest, cache_salt, extra_key):
+        raw = part.encode() if isinstance(part, str) else bytes(part)
+        parts += [_LENGTH.pack(len(raw)), raw]
+    return xxh3_64_intdigest(b"".join(parts))
+
+
+def block_hashes(parent: int, token_ids: Sequence[int], block_size: int = BLOCK_SIZE) -> list[int]:
+    """Hashes of the complete blocks of `token_ids`, of which the first follows `parent`.
+
+    A tail shorter than a block has no hash. Ids are in [0, 2**32); lists and NumPy integer arrays are fastest.
+    """
+    raw = _little_endian(token_ids)
+    width = 4 * block_size
+    hashes = []
+    for start in range(0, len(raw) - width + 1, width):
+        parent = xxh3_64_intdigest(_HASH.pack(parent) + raw[start : start + width])
+        hashes.append(parent)
+    return hashes
+
+
+def _little_endian(token_ids: Sequence[int]) -> bytes:
+    if hasattr(token_ids, "dtype"):
+        return bytes(token_ids.astype("<u4", copy=False).tobytes())
+    ids = array("I", token_ids)
+    if sys.byteorder == "big":
+        ids.byteswap()
+    return ids.tobytes()
