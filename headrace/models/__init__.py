@@ -1,0 +1,1 @@
+"""Where models come from: names that can be fetched, local folders and files, hub ids."""
