@@ -1,0 +1,29 @@
+"""The tensors that hold keys and values of every slot."""
+
+from __future__ import annotations
+
+import torch
+
+from services.scheduler.models.config import ModelConfig
+
+
+class KVPool:
+    """Key and value of `num_slots` + 1 tokens for every layer; slot 0 takes the writes of padding.
+
+    Layout [layers, slots, kv heads, head_dim] is private to the pool and the attention backends that use it.
+    """
+
+    def __init__(self, config: ModelConfig, num_slots: int, dtype: torch.dtype, device: torch.device) -> None:
+        shape = (config.num_layers, num_slots + 1, config.num_kv_heads, config.head_dim)
+        self.keys = torch.zeros(shape, dtype=dtype, device=device)
+        self.values = torch.zeros(shape, dtype=dtype, device=device)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of both tensors, the padding slot included."""
+        return 2 * self.keys.numel() * self.keys.element_size()
+
+    def write(self, layer: int, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Store `keys` and `values` [T, kv heads, head_dim] into `slots` [T]."""
+        self.keys[layer].index_copy_(0, slots, keys)
+        self.values[layer].index_copy_(0, slots, values)
