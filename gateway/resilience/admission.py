@@ -1,0 +1,158 @@
+"""Who may enter: bounded concurrency and a bounded queue per model, fair between tenants, in order of priority.
+
+A request that cannot be served in time is told so at once (429 with Retry-After), before anything is spent on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from gateway.resilience.fair_queue import FairQueue, Waiting
+from gateway.resilience.limit import AdaptiveLimit, FixedLimit, Limit
+from services.common.errors import Overloaded
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionSettings:
+    """max_concurrent: a number, or -1 for no limit, or None for one that adapts. queue_size, queue_timeout_s: per model.
+
+    processes: gateway processes that share the limits.
+    """
+
+    max_concurrent: int | None = None
+    queue_size: int = 100
+    queue_timeout_s: float = 60.0
+    processes: int = 1
+
+
+class Ticket:
+    """Admission of one request; held until the request ends, through all its attempts."""
+
+    def __init__(self, admitted_at: float, waited_s: float) -> None:
+        self.admitted_at = admitted_at
+        self.waited_s = waited_s
+        self.tokens = 0
+
+    def produced(self, tokens: int) -> None:
+        """Tokens of work done for the request, prompt tokens at their cost relative to output tokens."""
+        self.tokens += tokens
+
+
+class _Gate:
+    """One model's admission."""
+
+    def __init__(self, settings: AdmissionSettings, limit: Limit) -> None:
+        self.settings = settings
+        self.limit = limit
+        self.running = 0
+        self.queue = FairQueue()
+        self.shed = 0
+        self.service_s = 0.0
+
+    @property
+    def queue_size(self) -> int:
+        return max(1, self.settings.queue_size // self.settings.processes)
+
+    def expected_wait_s(self, ahead: int) -> float:
+        """Time until a request with `ahead` others before it is let in, from how long requests take at present."""
+        return self.service_s * (ahead + 1) / max(1, self.limit.value)
+
+    def refuse(self, why: str) -> Overloaded:
+        self.shed += 1
+        wait_s = max(1.0, self.expected_wait_s(len(self.queue)))
+        return Overloaded(why, retry_after_ms=round(1000 * min(wait_s, 60.0)), safe_to_retry=False, code="queue_full")
+
+    def admit_waiting(self) -> None:
+        while self.queue and self.running < self.limit.value:
+            waiting = self.queue.pop()
+            if not waiting.turn.done():
+                self.enter(waiting.tenant)
+                waiting.turn.set_result(None)
+
+    def enter(self, tenant: str) -> None:
+        self.running += 1
+        self.queue.entered(tenant)
+
+    def leave(self, tenant: str) -> None:
+        self.running -= 1
+        self.queue.left(tenant)
+        self.admit_waiting()
+
+
+class Admission:
+    """`clock` returns monotonic seconds. Models are told apart by name; each has limits of its own."""
+
+    def __init__(self, settings: AdmissionSettings, clock: Callable[[], float]) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._gates: dict[str, _Gate] = {}
+
+    def _gate(self, model: str) -> _Gate:
+        if model not in self._gates:
+            wanted, share = self._settings.max_concurrent, self._settings.processes
+            fixed = 1 << 30 if wanted is None or wanted < 0 else max(1, wanted // share)
+            limit: Limit = AdaptiveLimit() if wanted is None else FixedLimit(fixed)
+            self._gates[model] = _Gate(self._settings, limit)
+        return self._gates[model]
+
+    @asynccontextmanager
+    async def admit(self, model: str, *, tenant: str = "", priority: int = 0, deadline: float | None = None) -> AsyncIterator[Ticket]:
+        """Waits for its turn. Raises Overloaded if the queue is full, or the wait is or would be too long.
+
+        Higher `priority` goes first; tenants of one priority take turns. `deadline` is a time of the clock.
+        """
+        gate, arrived = self._gate(model), self._clock()
+        await self._enter(gate, tenant, priority, deadline)
+        ticket = Ticket(self._clock(), self._clock() - arrived)
+        try:
+            yield ticket
+        finally:
+            took = self._clock() - ticket.admitted_at
+            gate.service_s = took if gate.service_s == 0.0 else 0.9 * gate.service_s + 0.1 * took
+            gate.limit.observe(took, ticket.tokens, gate.running, bool(gate.queue))
+            gate.leave(tenant)
+
+    async def _enter(self, gate: _Gate, tenant: str, priority: int, deadline: float | None) -> None:
+        if gate.running < gate.limit.value and not gate.queue:
+            gate.enter(tenant)
+            return
+        patience_s = self._settings.queue_timeout_s
+        if deadline is not None:
+            patience_s = min(patience_s, deadline - self._clock())
+        if gate.expected_wait_s(gate.queue.ahead_of(priority)) > patience_s:
+            raise gate.refuse("the request could not start before its deadline")
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = Waiting(turn, tenant, priority)
+        if len(gate.queue) >= gate.queue_size:
+            last = gate.queue.last()
+            if last is None or last.priority >= priority:
+                raise gate.refuse(f"{len(gate.queue)} requests are waiting already")
+            gate.queue.remove(last)
+            last.turn.set_exception(gate.refuse("gave way to a request of higher priority"))
+        gate.queue.push(waiting)
+        try:
+            async with asyncio.timeout(patience_s):
+                await turn
+        except TimeoutError:
+            self._abandon(gate, waiting)
+            raise gate.refuse(f"no turn within {patience_s:.1f} s") from None
+        except asyncio.CancelledError:
+            self._abandon(gate, waiting)
+            raise
+
+    def _abandon(self, gate: _Gate, waiting: Waiting) -> None:
+        turn = waiting.turn
+        if turn.done() and not turn.cancelled() and turn.exception() is None:
+            gate.leave(waiting.tenant)
+        else:
+            gate.queue.remove(waiting)
+
+    def snapshot(self) -> dict[str, dict[str, float]]:
+        """Model → running, waiting, limit, shed."""
+        return {
+            model: {"running": g.running, "waiting": len(g.queue), "limit": g.limit.value, "shed": g.shed}
+            for model, g in self._gates.items()
+        }

@@ -1,0 +1,151 @@
+"""Whether, where and when a failed attempt is made again.
+
+    attempts = Attempts(settings, budget, deadline=…, clock=…, has_untried=lambda tried: registry.has_untried(…))
+    async for attempt in attempts.run():
+        with attempt, registry.lease(request.excluding(attempts.tried)) as lease:
+            attempts.trying(lease.worker.id)
+            ...
+
+An error leaves the loop unless the attempt may be repeated. Workers that were not tried come first, at once; only where
+none is left does the next attempt wait, longer each time and by a random part of that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from tenacity import AsyncRetrying, RetryCallState
+
+from services.common.errors import HeadraceError, Overloaded
+
+
+@dataclass(frozen=True, slots=True)
+class RetrySettings:
+    """max_attempts counts the first one: 1 turns retries off. Waits are drawn from [0, initial * factor ** n], capped."""
+
+    max_attempts: int = 5
+    initial_s: float = 0.05
+    factor: float = 1.5
+    cap_s: float = 30.0
+    resume_pause_s: float = 0.5
+    resume_patience_s: float = 60.0
+
+
+class RetryBudget:
+    """Retries that all requests share, so that a fleet in trouble is not asked several times as much.
+
+    Each new request earns `share` of a retry, up to `reserve`, with which the budget starts.
+    """
+
+    def __init__(self, *, share: float = 0.2, reserve: float = 100.0) -> None:
+        self._share = share
+        self._reserve = reserve
+        self._left = reserve
+        self.exhausted = 0
+
+    def earn(self) -> None:
+        self._left = min(self._reserve, self._left + self._share)
+
+    def spend(self) -> bool:
+        """Takes one retry; False, and counted, if none is left."""
+        if self._left < 1.0:
+            self.exhausted += 1
+            return False
+        self._left -= 1.0
+        return True
+
+
+class Attempts:
+    """The attempts of one request. `deadline` is a time of `clock`, or None."""
+
+    def __init__(
+        self,
+        settings: RetrySettings,
+        budget: RetryBudget,
+        *,
+        clock: Callable[[], float],
+        deadline: float | None = None,
+        has_untried: Callable[[frozenset[str]], bool] = lambda tried: False,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._settings = settings
+        self._budget = budget
+        self._clock = clock
+        self._deadline = deadline
+        self._has_untried = has_untried
+        self._sleep = sleep
+        self._random = rng or random.Random()
+        self._waits = 0
+        self._wait_s = 0.0
+        self._made = 0
+        self.tried: frozenset[str] = frozenset()
+        self.resuming = False
+        self._resumed_at = 0.0
+        budget.earn()
+
+    @property
+    def retries(self) -> int:
+        """Attempts beyond the first."""
+        return max(0, self._made - 1)
+
+    def trying(self, worker_id: str) -> None:
+        """This attempt runs on the worker."""
+        self.tried |= {worker_id}
+
+    def resume(self) -> None:
+        """What follows goes on from work already done: the resume rules limit it, not the number of attempts or the budget.
+
+        Such a request is never shed: refusals are waited out for `resume_patience_s` from the last call of this method.
+        """
+        self.resuming = True
+        self._resumed_at = self._clock()
+
+    def run(self) -> AsyncRetrying:
+        """Iterate with `async for`: one context manager per attempt. Raises the last error when there may be no more."""
+        return AsyncRetrying(
+            stop=lambda state: False,
+            retry=self._again,
+            wait=lambda state: self._wait_s,
+            before=self._begin,
+            sleep=self._sleep,
+            reraise=True,
+        )
+
+    def _begin(self, state: RetryCallState) -> None:
+        self._made = state.attempt_number
+
+    def _again(self, state: RetryCallState) -> bool:
+        error = state.outcome.exception() if state.outcome is not None else None
+        return error is not None and self.allows(error)
+
+    def allows(self, error: BaseException) -> bool:
+        """May the request be tried again after this error? If so the wait before that is settled too."""
+        if not isinstance(error, HeadraceError) or not (error.safe_to_resume or error.safe_to_retry):
+            return False
+        now = self._clock()
+        if self.resuming:
+            self._wait_s = 0.0 if self._goes_elsewhere(error) else self._random.uniform(0.0, self._settings.resume_pause_s)
+            if now + self._wait_s >= self._resumed_at + self._settings.resume_patience_s:
+                return False
+        else:
+            if self._made >= self._settings.max_attempts or (error.code == "no_worker" and not self.tried):
+                return False
+            self._wait_s = 0.0 if self._goes_elsewhere(error) else self._backoff(error)
+        if self._deadline is not None and now + self._wait_s >= self._deadline:
+            return False
+        return self.resuming or self._budget.spend()
+
+    def _goes_elsewhere(self, error: HeadraceError) -> bool:
+        return error.code != "no_worker" and self._has_untried(self.tried)
+
+    def _backoff(self, error: HeadraceError) -> float:
+        longest = min(self._settings.cap_s, self._settings.initial_s * self._settings.factor**self._waits)
+        self._waits += 1
+        wait_s = self._random.uniform(0.0, longest)
+        if isinstance(error, Overloaded) and error.retry_after_ms is not None:
+            wait_s += min(longest, error.retry_after_ms / 1000)
+        return wait_s

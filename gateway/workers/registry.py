@@ -1,0 +1,240 @@
+"""All workers of this gateway: who there is, in what state, and who gets the next request.
+
+Discovery and the admin API add and remove, health and the Sessions change states, the pipeline leases. Everything runs
+on the event loop's thread; nothing here waits except `wait_for_change`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gateway.prefix.index import PrefixIndex
+from gateway.resilience.circuit_breaker import BreakerSettings, BreakerState, CircuitBreaker
+from gateway.routing.interface import Policy
+from gateway.workers.address import normalise
+from gateway.workers.group import ModelGroup
+from gateway.workers.lease import Lease, Outcome
+from gateway.workers.request import LeaseRequest
+from gateway.workers.worker import LoadReport, Worker, WorkerInfo, WorkerState
+from services.common.errors import Conflict, InvalidRequest, NotFound, Unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrySettings:
+    """panic_share: when a model has at least `panic_workers` ready workers and the breakers of more than this share of
+    them are open, the fault is not theirs: open breakers are ignored then.
+
+    approximate_blocks: bound of the approximate tree, per model. predicted_s: lifetime of predicted blocks.
+    """
+
+    breaker: BreakerSettings = field(default_factory=BreakerSettings)
+    panic_share: float = 0.5
+    panic_workers: int = 3
+    approximate_blocks: int = 1 << 20
+    predicted_s: float = 5.0
+
+
+class Observer(Protocol):
+    """Told of the fleet's changes, for instance to open and close Sessions. Must not raise."""
+
+    def worker_added(self, worker: Worker) -> None: ...
+
+    def worker_removed(self, worker: Worker) -> None: ...
+
+    def worker_changed(self, worker: Worker, before: WorkerState) -> None: ...
+
+
+class Registry:
+    """`make_policy` is called once per model that appears; `clock` returns monotonic seconds."""
+
+    def __init__(
+        self,
+        settings: RegistrySettings,
+        make_policy: Callable[[str], Policy],
+        clock: Callable[[], float],
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self._settings = settings
+        self._make_policy = make_policy
+        self._clock = clock
+        self._observers = list(observers)
+        self._workers: dict[str, Worker] = {}
+        self._groups: dict[str, ModelGroup] = {}
+        self._added = 0
+        self._changed = asyncio.Event()
+        self.outcomes: Counter[tuple[str, Outcome]] = Counter()
+        self.panics: Counter[str] = Counter()
+
+    # ------------------------------------------------------------------ the fleet
+
+    def observe(self, observer: Observer) -> None:
+        """Add an observer; it is told of the workers already there at once."""
+        self._observers.append(observer)
+        for worker in self.workers():
+            observer.worker_added(worker)
+
+    def add(self, address: str, *, source: str = "static") -> Worker:
+        """A new worker, pending until it is reached. Raises Conflict if the address is known, InvalidRequest if unusable."""
+        address = normalise(address)
+        if any(worker.address == address for worker in self._workers.values()):
+            raise Conflict(f"worker {address} is already there", field="url")
+        self._added += 1
+        breaker = CircuitBreaker(self._settings.breaker, self._clock)
+        worker = Worker(f"w{self._added}", address, source=source, breaker=breaker)
+        self._workers[worker.id] = worker
+        for observer in self._observers:
+            observer.worker_added(worker)
+        self._wake()
+        return worker
+
+    def find(self, id_or_address: str) -> Worker:
+        """By id, or by address in any spelling. Raises NotFound."""
+        if id_or_address in self._workers:
+            return self._workers[id_or_address]
+        try:
+            address = normalise(id_or_address)
+        except InvalidRequest:
+            address = ""
+        for worker in self._workers.values():
+            if worker.address == address:
+                return worker
+        raise NotFound(f"no worker {id_or_address!r}", code="worker_not_found")
+
+    def remove(self, id_or_address: str) -> Worker:
+        """Takes the worker out at once; what runs there ends with its Session and goes on elsewhere. Raises NotFound."""
+        worker = self.find(id_or_address)
+        del self._workers[worker.id]
+        for group in self._groups.values():
+            group.index.forget(worker.id)
+            group.policy.forget(worker.id)
+        for observer in self._observers:
+            observer.worker_removed(worker)
+        self._wake()
+        return worker
+
+    def drain(self, id_or_address: str, reason: str = "drained by request") -> Worker:
+        """No new requests for this worker; running ones go on. Raises NotFound."""
+        worker = self.find(id_or_address)
+        self.set_state(worker, WorkerState.DRAINING, reason)
+        return worker
+
+    def workers(self) -> list[Worker]:
+        return list(self._workers.values())
+
+    def models(self) -> list[str]:
+        """Models that some worker serves or has served since it was added, in order of appearance."""
+        return list(dict.fromkeys(w.model for w in self._workers.values() if w.model is not None))
+
+    def ready(self, model: str | None = None) -> list[Worker]:
+        return [w for w in self._workers.values() if w.is_ready and (model is None or w.model == model)]
+
+    def group(self, model: str) -> ModelGroup:
+        """Policy and prefix index of a model, made on first use."""
+        if model not in self._groups:
+            settings = self._settings
+            index = PrefixIndex(self._clock, approximate_blocks=settings.approximate_blocks, predicted_s=settings.predicted_s)
+            self._groups[model] = ModelGroup(model, self._make_policy(model), index)
+        return self._groups[model]
+
+    # ------------------------------------------------------------------ states
+
+    def set_info(self, worker: Worker, info: WorkerInfo) -> None:
+        """The worker has told what it serves. A new boot has an empty cache and a clean record."""
+        if worker.info is not None and (worker.info.boot_id, worker.info.identity) != (info.boot_id, info.identity):
+            self.group(worker.info.identity.model).index.forget(worker.id)
+            worker.breaker.reset()
+        worker.info = info
+        self.group(info.identity.model)
+        self._wake()
+
+    def set_state(self, worker: Worker, state: WorkerState, reason: str) -> None:
+        """No effect on a worker that has been removed."""
+        if worker.id not in self._workers:
+            return
+        worker.state_reason = reason
+        if state is worker.state:
+            return
+        before, worker.state = worker.state, state
+        if state is WorkerState.FAILED and worker.model is not None:
+            self.group(worker.model).index.forget(worker.id)
+        for observer in self._observers:
+            observer.worker_changed(worker, before)
+        self._wake()
+
+    def report_load(self, worker: Worker, report: LoadReport) -> None:
+        worker.report_load(report)
+
+    async def wait_for_change(self, timeout_s: float) -> bool:
+        """Waits until a worker appears, leaves or changes. False if nothing did in time."""
+        event = self._changed
+        try:
+            async with asyncio.timeout(timeout_s):
+                await event.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _wake(self) -> None:
+        event, self._changed = self._changed, asyncio.Event()
+        event.set()
+
+    # ------------------------------------------------------------------ leases
+
+    def lease(self, request: LeaseRequest) -> Lease:
+        """A worker for one attempt.
+
+        Raises NotFound for a model nobody serves, Unavailable while none of its workers can take the request.
+        """
+        ready = self._candidates(request)
+        group = self.group(request.model)
+        if request.worker_id is not None:
+            choice = group.pinned(request, self._named(request, ready))
+        else:
+            allowed = self._allowed(request.model, ready)
+            untried = [worker for worker in allowed if worker.id not in request.excluded]
+            choice = group.choose(request, untried or allowed)
+        return Lease(choice.worker, choice.decision, choice.uncached_tokens, choice.worker.breaker.acquire(), self._ended)
+
+    def has_untried(self, request: LeaseRequest) -> bool:
+        """Whether `lease` would find a worker that is not excluded."""
+        return any(w.id not in request.excluded and w.breaker.allows() for w in self._fitting(request))
+
+    def _fitting(self, request: LeaseRequest) -> list[Worker]:
+        ready = self.ready(request.model)
+        if request.identity is not None:
+            ready = [w for w in ready if w.info is not None and w.info.identity == request.identity]
+        return ready
+
+    def _candidates(self, request: LeaseRequest) -> list[Worker]:
+        ready = self._fitting(request)
+        if ready:
+            return ready
+        workers = self._workers.values()
+        if not any(w.model == request.model or w.model is None for w in workers) and any(w.model for w in workers):
+            raise NotFound(f"model {request.model!r} is not served here", field="model", code="model_not_found")
+        raise Unavailable(f"no worker is ready for model {request.model!r}", code="no_worker", retry_after_ms=1000)
+
+    def _named(self, request: LeaseRequest, ready: list[Worker]) -> Worker:
+        for worker in ready:
+            if request.worker_id in (worker.id, worker.address):
+                return worker
+        raise Unavailable(f"worker {request.worker_id!r} is not ready", code="no_worker", safe_to_retry=False)
+
+    def _allowed(self, model: str, ready: list[Worker]) -> list[Worker]:
+        allowed = [worker for worker in ready if worker.breaker.allows()]
+        is_open = [worker for worker in ready if worker.breaker.state is BreakerState.OPEN]
+        if len(ready) >= self._settings.panic_workers and len(is_open) > self._settings.panic_share * len(ready):
+            self.panics[model] += 1
+            return [worker for worker in ready if worker in allowed or worker in is_open]
+        if not allowed:
+            wait_s = min(worker.breaker.retry_after_s() for worker in ready)
+            message = f"every worker of model {model!r} has failed too often and is being tried again carefully"
+            raise Unavailable(message, code="circuit_open", retry_after_ms=max(1000, round(wait_s * 1000)))
+        return allowed
+
+    def _ended(self, worker: Worker, outcome: Outcome) -> None:
+        self.outcomes[worker.id, outcome] += 1

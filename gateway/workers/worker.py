@@ -1,0 +1,120 @@
+"""One worker as the gateway knows it: where it is, what it serves, what state it is in, how busy it is.
+
+    pending ──serving, info known──► ready ◄──serving──► not_ready ──unreachable n times──► failed
+       └────────unreachable n times, or a mismatch────────────────────────────────────────────▲
+    any ──drain──► draining ──no request left, or grace over──► (removed)
+
+Only `ready` workers get new requests. Streams that run on a worker go on in every state until they end or break.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gateway.resilience.circuit_breaker import CircuitBreaker
+
+
+class WorkerState(StrEnum):
+    PENDING = "pending"
+    READY = "ready"
+    NOT_READY = "not_ready"
+    DRAINING = "draining"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelIdentity:
+    """What must be equal for a request to go on elsewhere."""
+
+    model: str
+    model_digest: str
+    tokenizer_digest: str
+    weight_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """What a worker says of itself, once per boot."""
+
+    identity: ModelIdentity
+    boot_id: str = ""
+    block_size: int = 16
+    context_tokens: int = 0
+    pool_tokens: int = 0
+    vocab_size: int = 0
+    batch_invariant: bool = False
+    quantization: str = ""
+    process_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """A worker's load at one moment, its work for all gateways counted. Tokens, requests, seconds."""
+
+    running: int = 0
+    waiting: int = 0
+    waiting_prefill_tokens: int = 0
+    kv_used_tokens: int = 0
+    kv_total_tokens: int = 0
+    kv_evictable_tokens: int = 0
+    prefill_tokens_per_s: float = 0.0
+    generation_tokens_per_s: float = 0.0
+    decode_step_s: float = 0.0
+    last_turn_age_s: float = 0.0
+    max_running: int = 0
+    chunk_tokens: int = 0
+
+
+@dataclass(slots=True)
+class InFlight:
+    """What this gateway has running on a worker. Leases keep it; nobody else writes."""
+
+    requests: int = 0
+    prefill_tokens: int = 0
+    others_requests: int = 0
+    prefill_correction: int = 0
+
+    def reported(self, report: LoadReport) -> None:
+        """Learn from a report what other gateways have there and how far our own prefills are."""
+        self.others_requests = max(0, report.running + report.waiting - self.requests)
+        self.prefill_correction = report.waiting_prefill_tokens - self.prefill_tokens
+
+    @property
+    def load(self) -> int:
+        return self.requests + self.others_requests
+
+    @property
+    def queued_prefill_tokens(self) -> int:
+        return max(0, self.prefill_tokens + self.prefill_correction)
+
+
+class Worker:
+    """Identity, state and counters of one worker. The registry changes the state; leases change the counters."""
+
+    def __init__(self, worker_id: str, address: str, *, source: str, breaker: CircuitBreaker) -> None:
+        self.id = worker_id
+        self.address = address
+        self.source = source
+        self.breaker = breaker
+        self.state = WorkerState.PENDING
+        self.state_reason = "not reached yet"
+        self.info: WorkerInfo | None = None
+        self.load = LoadReport()
+        self.in_flight = InFlight()
+
+    @property
+    def model(self) -> str | None:
+        return self.info.identity.model if self.info is not None else None
+
+    @property
+    def is_ready(self) -> bool:
+        return self.state is WorkerState.READY and self.info is not None
+
+    def report_load(self, report: LoadReport) -> None:
+        """The worker has published its load."""
+        self.load = report
+        self.in_flight.reported(report)
+
+    def __repr__(self) -> str:
+        return f"Worker({self.id}, {self.address}, {self.state})"
