@@ -19,7 +19,10 @@ from grpc_reflection.v1alpha import reflection
 from prometheus_client import REGISTRY, CollectorRegistry, start_http_server
 
 from services.common.config import ConfigError
+from services.common.grpc_metrics import MetricsInterceptor
 from services.common.grpc_options import SERVER_OPTIONS
+from services.common.loop_lag import watch_loop
+from services.common.metrics import Metrics
 from services.common.server_config import ServerConfig
 from services.common.trust import TokenInterceptor, read_token, server_credentials
 
@@ -41,13 +44,27 @@ class ServiceHost:
     `await run(drain)`. `drain` returns when the running work is done; it is cancelled when the grace ends.
     """
 
-    def __init__(self, config: ServerConfig, services: Sequence[str], *, registry: CollectorRegistry = REGISTRY) -> None:
-        """`services`: full names, such as "headrace.tokenizer.v1.Tokenizer"; the first is the one readiness is about."""
+    def __init__(
+        self, config: ServerConfig, services: Sequence[str], *, metrics: Metrics | None = None, registry: CollectorRegistry = REGISTRY
+    ) -> None:
+        """`services`: full names, such as "headrace.tokenizer.v1.Tokenizer"; the first is the one readiness is about.
+
+        `metrics` are served in place of `registry`, and gain what every server can say of itself.
+        """
         self._config = config
         self._services = tuple(services)
-        self._registry = registry
+        self._registry = registry if metrics is None else metrics.registry
+        self._metrics = metrics
+        self._lag: asyncio.Task[None] | None = None
+        self._ready = False
         token = read_token(config.token_file)
-        interceptors = [TokenInterceptor(token)] if token is not None else []
+        interceptors: list[grpc.aio.ServerInterceptor] = []  # type: ignore[type-arg]
+        if metrics is not None:
+            metrics.gauge("headrace_ready").read(lambda: self._ready and not self.draining)
+            metrics.gauge("headrace_draining").read(lambda: self.draining)
+            interceptors.append(MetricsInterceptor(metrics))
+        if token is not None:
+            interceptors.append(TokenInterceptor(token))
         self.server: grpc.aio.Server = grpc.aio.server(options=list(SERVER_OPTIONS), interceptors=interceptors)
         self._health = health_aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.server)
@@ -80,6 +97,8 @@ class ServiceHost:
         self._install_signals()
         await self.server.start()
         self._start_metrics()
+        if self._metrics is not None:
+            self._lag = asyncio.create_task(watch_loop(self._metrics))
         log.info("listening", extra={"address": f"{self._config.host}:{self.port}", "metrics_port": self.metrics_port, "pid": os.getpid()})
 
     def _start_metrics(self) -> None:
@@ -101,6 +120,7 @@ class ServiceHost:
 
     async def set_ready(self, ready: bool) -> None:
         """Set the answer for every service name (readiness)."""
+        self._ready = ready
         for name in self._services:
             await self._health.set(name, _status(ready and not self.draining))
 
@@ -136,6 +156,8 @@ class ServiceHost:
         if drain is not None and not self._hurry.is_set():
             await self._drain(drain, grace)
         await self.server.stop(_STOP_GRACE_S)
+        if self._lag is not None:
+            self._lag.cancel()
         log.info("stopped")
         return 0
 
