@@ -46,7 +46,7 @@ def flags_page() -> str:
             if info.group != group:
                 group = info.group
                 lines += [
-                    "" if lines[-1].startswith("|") else "",
+                    "",
                     f"**{group}**\n",
                     "| flag | default | unit | meaning |",
                     "|---|---|---|---|",
@@ -77,10 +77,10 @@ def metrics_page() -> str:
         "tokenizer 31010, detokenizer 31020, workers 31100 and up. The page needs no key and shows no prompt, no answer and no key; "
         "keep its port inside the cluster, as the chart's NetworkPolicy does.\n",
         "Rules that hold for all of them:\n",
-        "- Counters only grow; read them with `rate()` over a window. Histograms hold seconds or tokens; read percentiles from their buckets.",
-        "- Gauges are read from the program's own state at the moment of the scrape; none has to be reset, and load gauges are 0 when idle.",
+        "- Counters only grow; read them with `rate()` over a window. Histograms hold seconds or tokens; take percentiles from them.",
+        "- Gauges are read from the program's own state at the scrape; none has to be reset, and load gauges are 0 when idle.",
         "- Label values are bounded: fixed sets start at 0, an open label takes a limited number of values, the rest is `other`.",
-        "- Gateway families say what clients see. Worker families start with `headrace_worker_` and are never the same thing counted again, "
+        "- Gateway families say what clients see. Worker families start with `headrace_worker_` and have names of their own, "
         "so sums over processes do not double. Every worker series carries `model_name`.",
         "- Cache hit rate over a window: "
         '`sum(rate(headrace_worker_prefill_tokens_total{source=~".*_hit"}[5m])) / sum(rate(headrace_worker_prefill_tokens_total[5m]))`. '
