@@ -17,7 +17,7 @@ BYTE_OF_CHARACTER = _alphabet()
 
 
 _NO_BYTE = "\u0100"
-_TO_LATIN_1 = {code: _NO_BYTE for code in range(256)} | {ord(c): chr(byte) for c, byte in BYTE_OF_CHARACTER.items()}
+_TO_LATIN_1 = dict.fromkeys(range(256), _NO_BYTE) | {ord(c): chr(byte) for c, byte in BYTE_OF_CHARACTER.items()}
 
 
 def byte_level_bytes(token: str) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,6 +10,7 @@ from functools import lru_cache
 import re2
 
 _LAST = 0x10FFFF
+_SURROGATES = range(0xD800, 0xE000)
 Ranges = tuple[tuple[int, int], ...]
 
 
@@ -51,10 +52,34 @@ class CharSet:
             gaps.append((following, _LAST))
         return CharSet(tuple(gaps))
 
+    def folded(self) -> CharSet:
+        """With every code point that differs from a member only by case."""
+        cased = _cased()
+        members = (c for low, high in self.ranges for c in cased[bisect_left(cased, low) : bisect_right(cased, high)])
+        return CharSet.of([*self.ranges, *((c, c) for member in members for c in _same_but_for_case(member))])
 
-@lru_cache(maxsize=256)
+
+@lru_cache(maxsize=512)
 def set_of_pattern(pattern: str) -> CharSet:
     """The code points a one-character RE2 pattern matches, found by asking RE2 about all of them (some 20 ms)."""
-    everything = "".join(map(chr, (*range(0xD800), *range(0xE000, _LAST + 1)))).encode()
+    everything = "".join(chr(c) for c in range(_LAST + 1) if c not in _SURROGATES).encode()
     runs = (found.group().decode() for found in re2.compile(f"(?s)(?:{pattern})+".encode()).finditer(everything))
     return CharSet.of((ord(run[0]), ord(run[-1])) for run in runs)
+
+
+@lru_cache(maxsize=64)
+def ascii_set_of_pattern(pattern: str) -> CharSet:
+    """The ASCII characters a one-character RE2 pattern matches."""
+    return CharSet.characters("".join(re2.compile(pattern).findall("".join(map(chr, range(128))))))
+
+
+@lru_cache(maxsize=1)
+def _cased() -> list[int]:
+    every = (chr(c) for c in range(_LAST + 1) if c not in _SURROGATES)
+    return [ord(c) for c in every if c.lower() != c or c.upper() != c or c.casefold() != c]
+
+
+@lru_cache(maxsize=8192)
+def _same_but_for_case(code_point: int) -> tuple[int, ...]:
+    everything = "".join(map(chr, _cased()))
+    return tuple(ord(c) for c in re2.compile(f"(?i:\\x{{{code_point:x}}})").findall(everything))

@@ -42,9 +42,9 @@ class Program:
     start: int
 
 
-def compile_program(tree: Node) -> Program:
-    """The automaton of a tree. Raises UnsupportedPattern if it would have more than MAX_NODES nodes."""
-    builder = _Builder()
+def compile_program(tree: Node, max_nodes: int = MAX_NODES) -> Program:
+    """The automaton of a tree. Raises UnsupportedPattern if it would have more nodes than allowed."""
+    builder = _Builder(max_nodes)
     start = builder.build(tree, 0)
     return Program(tuple(builder.nodes), start)
 
@@ -52,7 +52,8 @@ def compile_program(tree: Node) -> Program:
 class _Builder:
     """Builds backwards: every part is told which node follows it."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_nodes: int) -> None:
+        self._max_nodes = max_nodes
         self.nodes: list[Read | Require | Fork | None] = [None]
 
     def build(self, tree: Node, then: int) -> int:
@@ -87,7 +88,7 @@ class _Builder:
         return self._add(Fork(tuple(ways)))
 
     def _add(self, node: Read | Require | Fork) -> int:
-        if len(self.nodes) >= MAX_NODES:
-            raise UnsupportedPattern(f"pattern is too large (more than {MAX_NODES} states); use smaller repetition counts")
+        if len(self.nodes) >= self._max_nodes:
+            raise UnsupportedPattern(f"too large (more than {MAX_NODES} states for a request); use smaller repetition counts")
         self.nodes.append(node)
         return len(self.nodes) - 1

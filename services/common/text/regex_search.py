@@ -89,6 +89,11 @@ class RegexSearch:
         self._states: dict[tuple[Side, tuple[tuple[int, ...], ...]], State] = {}
         self.initial = self._state(Side.NOTHING, ())
 
+    @property
+    def size(self) -> int:
+        """Nodes of the program; the cost of a step that is not yet known is linear in it."""
+        return len(self._program.nodes)
+
     def step(self, state: State, character: str) -> Edge:
         """The step from `state` with one character, or with INVALID."""
         edge = state.edges.get(character)

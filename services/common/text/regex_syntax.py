@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from services.common.text.char_set import CharSet, set_of_pattern
+from services.common.text.char_set import CharSet, ascii_set_of_pattern, set_of_pattern
 
 
 class UnsupportedPattern(ValueError):
@@ -54,8 +54,7 @@ _ASSERTIONS = {"A": Assertion.TEXT_START, "z": Assertion.TEXT_END, "b": Assertio
 _COUNT = re.compile(r"\{(\d+)(,(\d*))?\}")
 _GROUP = re.compile(r"\(\?(?:P?<(?P<name>[^>]*)>|(?P<flags>[imsU]*(?:-[imsU]+)?)(?P<end>[:)]))")
 _NUMBER = re.compile(r"\\(?:x\{(?P<long>[0-9A-Fa-f]+)\}|x(?P<hex>[0-9A-Fa-f]{2})|(?P<octal>[0-7]{1,3}))")
-_CLASS = re.compile(r"\\[pP](?:\{[^}]*\}|.)|\\[dDsSwW]")
-_MEMBER = re.compile(r"\[:\^?[a-z]+:\]|" + _CLASS.pattern)
+_CLASS = re.compile(r"\\[pP](?:\{[^}]*\}|.)|\\[dDsSwW]|\[:\^?[a-z]+:\]")
 
 
 def parse_regex(pattern: str) -> Node:
@@ -159,16 +158,31 @@ class _Parser:
         return _character(character, flags)
 
     def _escape(self, flags: Flags) -> Node:
-        text, at = self._text, self._at
-        if (found := _CLASS.match(text, at)) is not None:
-            self._at = found.end()
-            return _folded(found[0], flags)
-        if text[at + 1] in _ASSERTIONS:
+        following = self._text[self._at + 1]
+        if (members := self._class_escape(flags)) is not None:
+            return members
+        if following in _ASSERTIONS:
             self._at += 2
-            return _ASSERTIONS[text[at + 1]]
-        if text[at + 1] == "C":
+            return _ASSERTIONS[following]
+        if following == "C":
             raise UnsupportedPattern("\\C (one byte) is not supported")
         return _character(self._escaped_character(), flags)
+
+    def _class_escape(self, flags: Flags) -> CharSet | None:
+        """Members of a class such as `\\d`, `\\PL` or, inside brackets, `[:alpha:]`; None if there is none here."""
+        found = _CLASS.match(self._text, self._at)
+        if found is None:
+            return None
+        self._at = found.end()
+        name = found[0]
+        if name.startswith("["):
+            members, negated = ascii_set_of_pattern(f"[{name.replace('^', '')}]"), "^" in name
+        elif name[1] in "pP":
+            members, negated = set_of_pattern("\\p" + name[2:].replace("^", "")), (name[1] == "P") != ("^" in name)
+        else:
+            members, negated = ascii_set_of_pattern(name.lower()), name[1].isupper()
+        members = members.folded() if "i" in flags else members
+        return members.inverted() if negated else members
 
     def _escaped_character(self) -> str:
         number = _NUMBER.match(self._text, self._at)
@@ -182,29 +196,38 @@ class _Parser:
         return _ESCAPED.get(escaped, escaped)
 
     def _bracket(self, flags: Flags) -> CharSet:
-        start = self._at
         self._at += 1
-        if self._text.startswith("^", self._at):
-            self._at += 1
-        first = True
-        while first or self._text[self._at] != "]":
-            first = False
-            member = _MEMBER.match(self._text, self._at)
-            if member is not None:
-                self._at = member.end()
-            elif self._text[self._at] == "\\":
-                self._escaped_character()
+        negated = self._text.startswith("^", self._at)
+        self._at += negated
+        first = self._at
+        classes: list[tuple[int, int]] = []
+        ranges: list[tuple[int, int]] = []
+        while self._at == first or self._text[self._at] != "]":
+            members = self._class_escape(flags)
+            if members is not None:
+                classes += members.ranges
             else:
-                self._at += 1
+                ranges.append(self._range())
         self._at += 1
-        return _folded(self._text[start : self._at], flags)
+        own = CharSet.of(ranges)
+        own = own.folded() if "i" in flags else own
+        union = CharSet.of([*classes, *own.ranges])
+        return union.inverted() if negated else union
+
+    def _range(self) -> tuple[int, int]:
+        low = self._bracket_character()
+        if self._text.startswith("-", self._at) and self._text[self._at + 1] != "]":
+            self._at += 1
+            return low, self._bracket_character()
+        return low, low
+
+    def _bracket_character(self) -> int:
+        if self._text[self._at] == "\\":
+            return ord(self._escaped_character())
+        self._at += 1
+        return ord(self._text[self._at - 1])
 
 
 def _character(character: str, flags: Flags) -> CharSet:
-    if "i" not in flags or character.lower() == character.upper():
-        return CharSet.characters(character)
-    return set_of_pattern(f"(?i:\\x{{{ord(character):x}}})")
-
-
-def _folded(one_character_pattern: str, flags: Flags) -> CharSet:
-    return set_of_pattern(f"(?i:{one_character_pattern})" if "i" in flags else one_character_pattern)
+    members = CharSet.characters(character)
+    return members.folded() if "i" in flags else members

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import re2
 
 from services.common.errors import InvalidRequest
-from services.common.text.regex_program import compile_program
+from services.common.text.regex_program import MAX_NODES, compile_program
 from services.common.text.regex_search import RegexSearch
 from services.common.text.regex_syntax import UnsupportedPattern, parse_regex
 from services.common.text.stop_strings import StopStrings
@@ -41,7 +41,10 @@ def compile_stops(
     _check_count(strings, strings_field)
     _check_count(regexes, regexes_field)
     encoded = [_encode(string, f"{strings_field}[{index}]") for index, string in enumerate(strings)]
-    searches = [_compile_regex(regex, f"{regexes_field}[{index}]") for index, regex in enumerate(regexes)]
+    searches: list[RegexSearch] = []
+    for index, regex in enumerate(regexes):
+        room = MAX_NODES - sum(search.size for search in searches)
+        searches.append(_compile_regex(regex, f"{regexes_field}[{index}]", room))
     return StopSet(StopStrings(encoded) if encoded else None, tuple(searches))
 
 
@@ -62,7 +65,7 @@ def _encode(string: str, field: str) -> bytes:
     return data
 
 
-def _compile_regex(regex: str, field: str) -> RegexSearch:
+def _compile_regex(regex: str, field: str, max_nodes: int) -> RegexSearch:
     if len(regex) > MAX_REGEX_CHARACTERS:
         raise InvalidRequest(f"{field}: {len(regex)} characters, at most {MAX_REGEX_CHARACTERS} are allowed", field=field)
     options = re2.Options()
@@ -71,7 +74,7 @@ def _compile_regex(regex: str, field: str) -> RegexSearch:
         checked = re2.compile(regex, options)
         if checked.search("") is not None:
             raise InvalidRequest(f"{field}: {regex!r} matches empty text, it would stop before the first token", field=field)
-        return RegexSearch(compile_program(parse_regex(regex)))
+        return RegexSearch(compile_program(parse_regex(regex), max_nodes))
     except re2.error as error:
         reason = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
         raise InvalidRequest(f"{field}: {regex!r} is not a regular expression RE2 accepts: {reason}", field=field) from error

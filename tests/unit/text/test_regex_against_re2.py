@@ -24,6 +24,8 @@ OPTIONS.log_errors = False
 ATOMS = ["a", "b", "é", "東", "🐙", ".", "[ab]", "[^a]", "[^é]"]
 ATOMS += [r"\d", r"\w", r"\S", r"\b", r"\B", "^", "$", r"\A", r"\z", r"\n", r"[[:alpha:]é]"]
 ATOMS += ["(?s:.)", "(?i:k)", "(?i:É)", r"\x{6771}", r"\Qa.b\E", r"[\]a-]", "(?m:^)", "(?m:$)", r"\pL", r"[^\pL]", r"\141", "{", "a{,2}"]
+ATOMS += [r"(?i:[^k])", r"(?i:\W)", r"(?i:[^\W\d])", r"(?i:[j-lé-ü])", r"[\PL\d]", r"[[:^alpha:]]", r"[^-a]"]
+ATOMS += [r"(?i:\p{Ll})", r"\p{^Greek}", r"[\x41-\x{43}]"]
 SUFFIXES = ["", "", "", "*", "+", "?", "*?", "{2}", "{1,3}", "{2,}"]
 
 regexes = st.recursive(
@@ -37,7 +39,7 @@ regexes = st.recursive(
 )
 pieces = st.lists(
     st.one_of(
-        st.text("abké東🐙K \n_1.{,]-É", max_size=4).map(str.encode),
+        st.text("abkſKσς\u212aé東🐙K \n_1.{,]-É", max_size=4).map(str.encode),
         st.sampled_from([b"\xe6", b"\x9d", b"\xb1", b"\xf0\x9f", b"\x90\x99", b"\xff", b"\xc3", b"\xa9"]),
     ),
     max_size=8,

@@ -29,6 +29,11 @@ class Both:
         self.table = load_token_bytes(find_tokenizer(folder))
         self.byte_ids = [self.spec["model"]["vocab"][t] for t in BYTE_TOKENS if t in self.spec["model"]["vocab"]]
 
+    def id_of(self, token: str) -> int:
+        found = self.library.token_to_id(token)
+        assert found is not None
+        return found
+
     def text(self, ids: list[int], *, skip: bool) -> bytes:
         output = OutputBytes(self.table, skip_special=skip)
         return b"".join(output.piece(i) for i in ids)
@@ -66,7 +71,7 @@ def _output(table: TokenBytes, ids: list[int], **options: Any) -> bytes:
 
 def test_the_leading_space_goes_only_at_the_start_of_a_text(tokenizers: dict[str, Both]) -> None:
     both = tokenizers["llama"]
-    word, bos = both.library.token_to_id("▁a"), both.library.token_to_id("<s>")
+    word, bos = both.id_of("▁a"), both.id_of("<s>")
     assert _output(both.table, [word, word]) == b"a a"
     assert _output(both.table, [bos, word, word]) == b"a a"
     assert _output(both.table, [word], context_ids=[bos]) == b"a"
@@ -75,7 +80,7 @@ def test_the_leading_space_goes_only_at_the_start_of_a_text(tokenizers: dict[str
 
 def test_spaces_between_special_and_kept_ids(tokenizers: dict[str, Both]) -> None:
     both = tokenizers["gemma"]
-    a, bos, tool, think = (both.library.token_to_id(t) for t in ("a", "<s>", "<tool>", "<think>"))
+    a, bos, tool, think = (both.id_of(t) for t in ("a", "<s>", "<tool>", "<think>"))
     ids = [a, bos, tool, a, a, think]
     assert _output(both.table, ids, skip_special=False, spaces_between_special=True) == b"a <s> <tool> aa <think>"
     assert _output(both.table, ids, skip_special=False) == b"a<s><tool>aa<think>"

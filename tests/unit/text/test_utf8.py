@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from services.common.text.utf8 import decode_all, decode_ready
 
-parts = st.sampled_from([b"a", b"\xe6", b"\x9d", b"\xb1", b"\xf0", b"\x9f\x90", b"\x99", b"\xff", b"\xc0", b"\xed\xa0\x80", "東🐙é".encode()])
+parts = st.sampled_from(
+    [b"a", b"\xe6", b"\x9d", b"\xb1", b"\xf0", b"\x9f\x90", b"\x99", b"\xff", b"\xc0", b"\xed\xa0\x80", "東🐙é".encode()]
+)
 
 
 @given(st.lists(parts | st.binary(max_size=3), max_size=12))
