@@ -64,7 +64,6 @@ class Registry:
         self._observers = list(observers)
         self._workers: dict[str, Worker] = {}
         self._groups: dict[str, ModelGroup] = {}
-        self._added = 0
         self._changed = asyncio.Event()
         self.outcomes: Counter[tuple[str, Outcome]] = Counter()
         self.panics: Counter[str] = Counter()
@@ -80,33 +79,29 @@ class Registry:
     def add(self, address: str, *, source: str = "static") -> Worker:
         """A new worker, pending until it is reached. Raises Conflict if the address is known, InvalidRequest if unusable."""
         address = normalise(address)
-        if any(worker.address == address for worker in self._workers.values()):
+        if address in self._workers:
             raise Conflict(f"worker {address} is already there", field="url")
-        self._added += 1
         breaker = CircuitBreaker(self._settings.breaker, self._clock)
-        worker = Worker(f"w{self._added}", address, source=source, breaker=breaker)
+        worker = Worker(address, source=source, breaker=breaker)
         self._workers[worker.id] = worker
         for observer in self._observers:
             observer.worker_added(worker)
         self._wake()
         return worker
 
-    def find(self, id_or_address: str) -> Worker:
-        """By id, or by address in any spelling. Raises NotFound."""
-        if id_or_address in self._workers:
-            return self._workers[id_or_address]
+    def find(self, address: str) -> Worker:
+        """By address in any spelling. Raises NotFound."""
         try:
-            address = normalise(id_or_address)
+            worker = self._workers.get(normalise(address))
         except InvalidRequest:
-            address = ""
-        for worker in self._workers.values():
-            if worker.address == address:
-                return worker
-        raise NotFound(f"no worker {id_or_address!r}", code="worker_not_found")
+            worker = None
+        if worker is None:
+            raise NotFound(f"no worker {address!r}", code="worker_not_found")
+        return worker
 
-    def remove(self, id_or_address: str) -> Worker:
+    def remove(self, address: str) -> Worker:
         """Takes the worker out at once; what runs there ends with its Session and goes on elsewhere. Raises NotFound."""
-        worker = self.find(id_or_address)
+        worker = self.find(address)
         del self._workers[worker.id]
         for group in self._groups.values():
             group.index.forget(worker.id)
@@ -116,9 +111,9 @@ class Registry:
         self._wake()
         return worker
 
-    def drain(self, id_or_address: str, reason: str = "drained by request") -> Worker:
+    def drain(self, address: str, reason: str = "drained by request") -> Worker:
         """No new requests for this worker; running ones go on. Raises NotFound."""
-        worker = self.find(id_or_address)
+        worker = self.find(address)
         self.set_state(worker, WorkerState.DRAINING, reason)
         return worker
 
@@ -220,7 +215,7 @@ class Registry:
 
     def _named(self, request: LeaseRequest, ready: list[Worker]) -> Worker:
         for worker in ready:
-            if request.worker_id in (worker.id, worker.address):
+            if worker.id == request.worker_id:
                 return worker
         raise Unavailable(f"worker {request.worker_id!r} is not ready", code="no_worker", safe_to_retry=False)
 

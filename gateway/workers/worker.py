@@ -90,11 +90,13 @@ class InFlight:
 
 
 class Worker:
-    """Identity, state and counters of one worker. The registry changes the state; leases change the counters."""
+    """Identity, state and counters of one worker. The registry changes the state; leases change the counters.
 
-    def __init__(self, worker_id: str, address: str, *, source: str, breaker: CircuitBreaker) -> None:
-        self.id = worker_id
-        self.address = address
+    The id is the normalised address: every gateway process calls the worker the same, and so do people.
+    """
+
+    def __init__(self, address: str, *, source: str, breaker: CircuitBreaker) -> None:
+        self.id = self.address = address
         self.source = source
         self.breaker = breaker
         self.state = WorkerState.PENDING
@@ -117,4 +119,4 @@ class Worker:
         self.in_flight.reported(report)
 
     def __repr__(self) -> str:
-        return f"Worker({self.id}, {self.address}, {self.state})"
+        return f"Worker({self.id}, {self.state})"

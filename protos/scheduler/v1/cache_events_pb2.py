@@ -25,17 +25,17 @@ _sym_db = _symbol_database.Default()
 from protos.scheduler.v1 import scheduler_pb2 as protos_dot_scheduler_dot_v1_dot_scheduler__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&protos/scheduler/v1/cache_events.proto\x12\x15headrace.scheduler.v1\x1a#protos/scheduler/v1/scheduler.proto\"@\n\x10SubscribeRequest\x12\x12\n\nsubscriber\x18\x01 \x01(\t\x12\x18\n\x10load_interval_ms\x18\x02 \x01(\r\"\xee\x01\n\x0b\x43\x61\x63heUpdate\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\x12\x0b\n\x03seq\x18\x02 \x01(\x04\x12\x35\n\x08snapshot\x18\x03 \x01(\x0b\x32#.headrace.scheduler.v1.SnapshotPart\x12\x31\n\x06\x65vents\x18\x04 \x03(\x0b\x32!.headrace.scheduler.v1.CacheEvent\x12)\n\x04load\x18\x05 \x01(\x0b\x32\x1b.headrace.scheduler.v1.Load\x12.\n\x04info\x18\x06 \x01(\x0b\x32 .headrace.scheduler.v1.CacheInfo\"o\n\tCacheInfo\x12\x0f\n\x07\x62oot_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x14\n\x0cmodel_digest\x18\x03 \x01(\t\x12\x12\n\nblock_size\x18\x04 \x01(\r\x12\x18\n\x10publishes_blocks\x18\x05 \x01(\x08\"K\n\x0cSnapshotPart\x12-\n\x06\x62locks\x18\x01 \x03(\x0b\x32\x1d.headrace.scheduler.v1.Blocks\x12\x0c\n\x04last\x18\x02 \x01(\x08\"\x84\x01\n\x06\x42locks\x12\x0e\n\x06parent\x18\x01 \x01(\x06\x12\x0e\n\x06hashes\x18\x02 \x03(\x06\x12)\n\x04tier\x18\x03 \x01(\x0e\x32\x1b.headrace.scheduler.v1.Tier\x12/\n\x05state\x18\x04 \x01(\x0e\x32 .headrace.scheduler.v1.StateKind\"\xab\x01\n\nCacheEvent\x12/\n\x06stored\x18\x01 \x01(\x0b\x32\x1d.headrace.scheduler.v1.BlocksH\x00\x12\x31\n\x07removed\x18\x02 \x01(\x0b\x32\x1e.headrace.scheduler.v1.RemovedH\x00\x12\x31\n\x07\x63leared\x18\x03 \x01(\x0b\x32\x1e.headrace.scheduler.v1.ClearedH\x00\x42\x06\n\x04kind\"u\n\x07Removed\x12\x0e\n\x06hashes\x18\x01 \x03(\x06\x12)\n\x04tier\x18\x02 \x01(\x0e\x32\x1b.headrace.scheduler.v1.Tier\x12/\n\x05state\x18\x03 \x01(\x0e\x32 .headrace.scheduler.v1.StateKind\"\t\n\x07\x43leared*N\n\x04Tier\x12\x14\n\x10TIER_UNSPECIFIED\x10\x00\x12\x0f\n\x0bTIER_DEVICE\x10\x01\x12\r\n\tTIER_HOST\x10\x02\x12\x10\n\x0cTIER_STORAGE\x10\x03*m\n\tStateKind\x12\x1a\n\x16STATE_KIND_UNSPECIFIED\x10\x00\x12\x13\n\x0fSTATE_KIND_FULL\x10\x01\x12\x15\n\x11STATE_KIND_WINDOW\x10\x02\x12\x18\n\x14STATE_KIND_RECURRENT\x10\x03\x32i\n\x0b\x43\x61\x63heEvents\x12Z\n\tSubscribe\x12\'.headrace.scheduler.v1.SubscribeRequest\x1a\".headrace.scheduler.v1.CacheUpdate0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&protos/scheduler/v1/cache_events.proto\x12\x15headrace.scheduler.v1\x1a#protos/scheduler/v1/scheduler.proto\"@\n\x10SubscribeRequest\x12\x12\n\nsubscriber\x18\x01 \x01(\t\x12\x18\n\x10load_interval_ms\x18\x02 \x01(\r\"\xee\x01\n\x0b\x43\x61\x63heUpdate\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\x12\x0b\n\x03seq\x18\x02 \x01(\x04\x12\x35\n\x08snapshot\x18\x03 \x01(\x0b\x32#.headrace.scheduler.v1.SnapshotPart\x12\x31\n\x06\x65vents\x18\x04 \x03(\x0b\x32!.headrace.scheduler.v1.CacheEvent\x12)\n\x04load\x18\x05 \x01(\x0b\x32\x1b.headrace.scheduler.v1.Load\x12.\n\x04info\x18\x06 \x01(\x0b\x32 .headrace.scheduler.v1.CacheInfo\"o\n\tCacheInfo\x12\x0f\n\x07\x62oot_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x14\n\x0cmodel_digest\x18\x03 \x01(\t\x12\x12\n\nblock_size\x18\x04 \x01(\r\x12\x18\n\x10publishes_blocks\x18\x05 \x01(\x08\"Z\n\x0cSnapshotPart\x12-\n\x06\x62locks\x18\x01 \x03(\x0b\x32\x1d.headrace.scheduler.v1.Blocks\x12\x0c\n\x04last\x18\x02 \x01(\x08\x12\r\n\x05index\x18\x03 \x01(\r\"\x84\x01\n\x06\x42locks\x12\x0e\n\x06parent\x18\x01 \x01(\x06\x12\x0e\n\x06hashes\x18\x02 \x03(\x06\x12)\n\x04tier\x18\x03 \x01(\x0e\x32\x1b.headrace.scheduler.v1.Tier\x12/\n\x05state\x18\x04 \x01(\x0e\x32 .headrace.scheduler.v1.StateKind\"\xab\x01\n\nCacheEvent\x12/\n\x06stored\x18\x01 \x01(\x0b\x32\x1d.headrace.scheduler.v1.BlocksH\x00\x12\x31\n\x07removed\x18\x02 \x01(\x0b\x32\x1e.headrace.scheduler.v1.RemovedH\x00\x12\x31\n\x07\x63leared\x18\x03 \x01(\x0b\x32\x1e.headrace.scheduler.v1.ClearedH\x00\x42\x06\n\x04kind\"u\n\x07Removed\x12\x0e\n\x06hashes\x18\x01 \x03(\x06\x12)\n\x04tier\x18\x02 \x01(\x0e\x32\x1b.headrace.scheduler.v1.Tier\x12/\n\x05state\x18\x03 \x01(\x0e\x32 .headrace.scheduler.v1.StateKind\"\t\n\x07\x43leared*N\n\x04Tier\x12\x14\n\x10TIER_UNSPECIFIED\x10\x00\x12\x0f\n\x0bTIER_DEVICE\x10\x01\x12\r\n\tTIER_HOST\x10\x02\x12\x10\n\x0cTIER_STORAGE\x10\x03*m\n\tStateKind\x12\x1a\n\x16STATE_KIND_UNSPECIFIED\x10\x00\x12\x13\n\x0fSTATE_KIND_FULL\x10\x01\x12\x15\n\x11STATE_KIND_WINDOW\x10\x02\x12\x18\n\x14STATE_KIND_RECURRENT\x10\x03\x32i\n\x0b\x43\x61\x63heEvents\x12Z\n\tSubscribe\x12\'.headrace.scheduler.v1.SubscribeRequest\x1a\".headrace.scheduler.v1.CacheUpdate0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.scheduler.v1.cache_events_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TIER']._serialized_start=1038
-  _globals['_TIER']._serialized_end=1116
-  _globals['_STATEKIND']._serialized_start=1118
-  _globals['_STATEKIND']._serialized_end=1227
+  _globals['_TIER']._serialized_start=1053
+  _globals['_TIER']._serialized_end=1131
+  _globals['_STATEKIND']._serialized_start=1133
+  _globals['_STATEKIND']._serialized_end=1242
   _globals['_SUBSCRIBEREQUEST']._serialized_start=102
   _globals['_SUBSCRIBEREQUEST']._serialized_end=166
   _globals['_CACHEUPDATE']._serialized_start=169
@@ -43,15 +43,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CACHEINFO']._serialized_start=409
   _globals['_CACHEINFO']._serialized_end=520
   _globals['_SNAPSHOTPART']._serialized_start=522
-  _globals['_SNAPSHOTPART']._serialized_end=597
-  _globals['_BLOCKS']._serialized_start=600
-  _globals['_BLOCKS']._serialized_end=732
-  _globals['_CACHEEVENT']._serialized_start=735
-  _globals['_CACHEEVENT']._serialized_end=906
-  _globals['_REMOVED']._serialized_start=908
-  _globals['_REMOVED']._serialized_end=1025
-  _globals['_CLEARED']._serialized_start=1027
-  _globals['_CLEARED']._serialized_end=1036
-  _globals['_CACHEEVENTS']._serialized_start=1229
-  _globals['_CACHEEVENTS']._serialized_end=1334
+  _globals['_SNAPSHOTPART']._serialized_end=612
+  _globals['_BLOCKS']._serialized_start=615
+  _globals['_BLOCKS']._serialized_end=747
+  _globals['_CACHEEVENT']._serialized_start=750
+  _globals['_CACHEEVENT']._serialized_end=921
+  _globals['_REMOVED']._serialized_start=923
+  _globals['_REMOVED']._serialized_end=1040
+  _globals['_CLEARED']._serialized_start=1042
+  _globals['_CLEARED']._serialized_end=1051
+  _globals['_CACHEEVENTS']._serialized_start=1244
+  _globals['_CACHEEVENTS']._serialized_end=1349
 # @@protoc_insertion_point(module_scope)

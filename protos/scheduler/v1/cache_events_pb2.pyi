@@ -69,12 +69,14 @@ class CacheInfo(_message.Message):
     def __init__(self, boot_id: _Optional[str] = ..., model: _Optional[str] = ..., model_digest: _Optional[str] = ..., block_size: _Optional[int] = ..., publishes_blocks: _Optional[bool] = ...) -> None: ...
 
 class SnapshotPart(_message.Message):
-    __slots__ = ("blocks", "last")
+    __slots__ = ("blocks", "last", "index")
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
     blocks: _containers.RepeatedCompositeFieldContainer[Blocks]
     last: bool
-    def __init__(self, blocks: _Optional[_Iterable[_Union[Blocks, _Mapping]]] = ..., last: _Optional[bool] = ...) -> None: ...
+    index: int
+    def __init__(self, blocks: _Optional[_Iterable[_Union[Blocks, _Mapping]]] = ..., last: _Optional[bool] = ..., index: _Optional[int] = ...) -> None: ...
 
 class Blocks(_message.Message):
     __slots__ = ("parent", "hashes", "tier", "state")
