@@ -1,0 +1,88 @@
+// Plain descriptions of the data that kernels read and write: pointers, sizes, strides. No torch.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace headrace {
+
+enum class Kind : int { f32 = 0, bf16 = 1, i8 = 2, i4 = 3 };
+
+constexpr int kGroup = 32;  // numbers that share a scale, in int8 activations and in i8 and i4 weights
+
+// A packed [n, k] matrix. Columns of the product (n) come in strips of 16, and a strip is contiguous:
+//   f32   [k][16] floats
+//   bf16  [k/2][16] pairs
+//   i8    [k/4][16] quads of (weight / scale + 128) as unsigned bytes, then [k/32][16] f16 scales
+//   i4    [k/8][16] quads of bytes whose low nibbles are one quad of k and whose high nibbles are the next, then
+//         [k/32][2][16] f16: scale and minimum; weight = scale * nibble + minimum
+// n is padded to a multiple of 16 with zero weights.
+struct Weight {
+  uint8_t* data = nullptr;
+  size_t strip_bytes = 0;
+  int n = 0, k = 0;
+  Kind kind = Kind::f32;
+  const float* bias = nullptr;  // padded like n, or null
+
+  int strips() const { return (n + 15) / 16; }
+  // Where the scales of i8 and i4 begin in a strip.
+  size_t scales_at() const { return static_cast<size_t>(k) * (kind == Kind::i8 ? 16 : 8); }
+  static size_t bytes_of_strip(Kind kind, int k) {
+    const auto n = static_cast<size_t>(k);
+    switch (kind) {
+      case Kind::f32: return n * 64;
+      case Kind::bf16: return n * 32;
+      case Kind::i8: return (n * 16 + n / kGroup * 32 + 63) / 64 * 64;
+      case Kind::i4: return n * 8 + n / kGroup * 64;
+    }
+    return 0;
+  }
+};
+
+// What the kind of a weight asks of its activations.
+constexpr Kind activation_kind(Kind weight) { return weight == Kind::i4 ? Kind::i8 : weight; }
+constexpr size_t element_bytes(Kind activation) { return activation == Kind::f32 ? 4 : activation == Kind::bf16 ? 2 : 1; }
+
+// Of one group of int8 activations.
+struct Group {
+  float scale;     // value = scale * byte
+  int32_t offset;  // -128 * sum of the bytes: undoes the +128 of i8 weights
+  float sum;       // sum of the values: what the minimum of i4 weights is multiplied with
+  float unused;
+};
+
+// The left side of a product: row-major f32, bf16 or bytes with a Group for each 32 of them.
+struct Rows {
+  uint8_t* data = nullptr;
+  size_t row_bytes = 0;
+  Group* groups = nullptr;
+  size_t row_groups = 0;
+
+  Rows from(int row) const {
+    const auto r = static_cast<size_t>(row);
+    return {data + r * row_bytes, row_bytes, groups ? groups + r * row_groups : nullptr, row_groups};
+  }
+  // The same rows, from column k on; k is a multiple of kGroup when there are groups.
+  Rows column(int k, Kind activation) const {
+    return {data + static_cast<size_t>(k) * element_bytes(activation), row_bytes, groups ? groups + k / kGroup : nullptr, row_groups};
+  }
+};
+
+// Where keys and values live: one layer of the pool, [slot][2][kv_heads][head_dim] of f32 or bf16.
+struct KvLayer {
+  uint8_t* data = nullptr;
+  size_t slot_bytes = 0;
+  int kv_heads = 0, head_dim = 0;
+  Kind kind = Kind::bf16;
+};
+
+// One sequence of a batch as attention sees it: its last `extend` tokens are queries.
+struct Sequence {
+  const int32_t* slots = nullptr;  // slots[p] holds token p, for p < length
+  int length = 0;
+  int extend = 0;
+  int first_row = 0;  // row of its first query in the flat batch
+};
+
+constexpr int kKvBlock = 64;  // keys are reduced in blocks of 64 absolute positions, always
+
+}  // namespace headrace
