@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from services.scheduler.core.plan import IntArray, RowLogprobs, RowStart, StepPlan, StepResult
-from services.scheduler.engine.forward_batch import ForwardBatch, from_plan, split
+from services.scheduler.engine.forward_batch import ForwardBatch, from_plan, split, token_positions
 from services.scheduler.engine.interface import EngineInfo
 from services.scheduler.engine.row_state import RowState
 from services.scheduler.engine.runner import ForwardRunner
@@ -57,6 +57,7 @@ class TorchEngine:
             self._start(start)
         for write in plan.table_writes:
             self._table[write.row, write.start : write.start + len(write.slots)] = write.slots
+        self._table[np.repeat(plan.rows, plan.extend_lens), token_positions(plan.prefix_lens, plan.extend_lens)] = plan.out_slots
         if plan.rows.size == 0:
             empty = np.empty((0, self._info.vocab_size), np.float32)
             self._launched = _Launched(plan, empty, {}, began)

@@ -32,6 +32,8 @@ def parse_scaling(raw: Mapping[str, Any] | None, max_position: int) -> RopeScali
         return RopeScaling()
     if kind == "linear":
         return RopeScaling("linear", factor=float(raw["factor"]))
+    if kind == "factors":
+        return RopeScaling("factors", factors=tuple(float(value) for value in raw["factors"]))
     if kind == "dynamic":
         return RopeScaling("none", original_max_position=max_position)
     if kind == "llama3":

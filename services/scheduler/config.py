@@ -1,0 +1,117 @@
+"""Flags of the scheduler-worker, under the names SGLang's users know. None means "decide at start"."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from services.common.config import at_least, count, option
+from services.common.server_config import ServerConfig
+
+POLICIES = ("fcfs", "lof", "random", "routing-key", "lpm", "dfs-weight", "hrrn", "shortest-prefill-first")
+EVICTIONS = ("lru", "lfu", "fifo", "mru", "slru", "priority", "tlru")
+
+
+def _fraction(value: float | None) -> str | None:
+    return None if value is None or 0 < value <= 1 else "must be above 0 and at most 1"
+
+
+def _chunk(value: int | None) -> str | None:
+    return None if value is None or value == -1 or value > 0 else "must be positive, or -1 to turn chunking off"
+
+
+def _json_object(value: str | None) -> str | None:
+    try:
+        return None if value is None or isinstance(json.loads(value), dict) else "must be a JSON object"
+    except ValueError as error:
+        return f"is not JSON: {error}"
+
+
+@dataclass(frozen=True)
+class ModelOptions(ServerConfig):
+    """Which model, in what precision, on what device."""
+
+    port: int = option(30100, "port of the gRPC server; 0 takes a free one", group="Network", check=at_least(0))
+    model_path: str | None = option(None, "Hugging Face folder or .gguf file", group="Model", aliases=("--model",))
+    served_model_name: str | None = option(None, "name clients use; the folder's name otherwise", group="Model")
+    tokenizer_path: str | None = option(None, "folder with the tokenizer (for stop strings); the model's otherwise", group="Model")
+    load_format: str = option("auto", "how weights are stored", group="Model", choices=("auto", "safetensors", "gguf", "dummy", "scripted"))
+    script: str | None = option(None, "JSON file the scripted engine plays", group="Model")
+    weight_version: str = option("default", "label of these weights; requests may demand it", group="Model")
+    dtype: str = option("auto", "precision of weights and cache", group="Model", choices=("auto", "float32", "bfloat16", "float16"))
+    quantization: str = option(
+        "auto",
+        "weights in fewer bits; auto takes int8 where a stored quality check passed",
+        group="Model",
+        choices=("auto", "none", "int8"),
+    )
+    context_length: int | None = option(
+        None, "longest prompt and output together; the model's own otherwise", group="Model", unit="tokens", check=at_least(1)
+    )
+    attention_backend: str = option("auto", "how attention is computed", group="Model", choices=("auto", "torch_native", "cpu"))
+    device: str = option("cpu", "where the model runs", group="Model", choices=("cpu",))
+    cpu_threads: int | None = option(None, "threads of the engine; all cores of this process otherwise", group="Model", check=at_least(1))
+
+
+@dataclass(frozen=True)
+class MemoryOptions(ModelOptions):
+    """How large the KV pool is and what is kept in it."""
+
+    mem_fraction_static: float | None = option(None, "share of memory for weights and pool", group="Memory", check=_fraction)
+    max_total_tokens: int | None = option(
+        None, "bound of the pool (4k and 1M are understood)", group="Memory", unit="tokens", parse=count, check=at_least(1)
+    )
+    page_size: int = option(1, "tokens per page of the pool", group="Memory", unit="tokens", check=at_least(1))
+    disable_radix_cache: bool = option(False, "do not reuse prefixes", group="Memory")
+    radix_eviction_policy: str = option("lru", "which cached prefix goes first", group="Memory", choices=EVICTIONS)
+    radix_eviction_policy_config: str | None = option(None, "JSON object of the policy's own settings", group="Memory", check=_json_object)
+    disable_cache_events: bool = option(False, "do not publish what is cached; the gateway then routes without it", group="Memory")
+
+
+@dataclass(frozen=True)
+class BatchOptions(MemoryOptions):
+    """How requests share the device."""
+
+    schedule_policy: str = option("fcfs", "order of the waiting queue", group="Scheduling", choices=POLICIES)
+    max_running_requests: int | None = option(
+        None, "requests that run together; from pool and context otherwise", group="Scheduling", check=at_least(1)
+    )
+    max_queued_requests: int | None = option(
+        None, "requests that may wait; more are refused with 429", group="Scheduling", check=at_least(1)
+    )
+    max_prefill_tokens: int = option(16384, "prompt tokens of one prefill batch", group="Scheduling", unit="tokens", parse=count)
+    prefill_max_requests: int | None = option(None, "requests of one prefill batch", group="Scheduling", check=at_least(1))
+    chunked_prefill_size: int | None = option(
+        None, "prompt tokens computed in one step; -1 = whole prompts", group="Scheduling", unit="tokens", check=_chunk
+    )
+    enable_mixed_chunk: bool = option(False, "compute a chunk and decode tokens in one pass", group="Scheduling")
+    prefill_decode_interval: int = option(0, "decode steps forced between two prefill steps", group="Scheduling", check=at_least(0))
+    itl_target_ms: float | None = option(
+        None, "shrink chunks to hold this gap between tokens of running requests", group="Scheduling", unit="ms"
+    )
+    schedule_conservativeness: float = option(1.0, "higher reserves more for running requests", group="Scheduling", check=at_least(0))
+    retraction_policy: str = option("length", "who is put back first when memory ends", group="Scheduling", choices=("length", "priority"))
+    enable_priority_scheduling: bool = option(False, "order by request priority", group="Scheduling")
+    schedule_low_priority_values_first: bool = option(False, "smaller priority values come first", group="Scheduling")
+    default_priority_value: int = option(0, "priority of a request without one", group="Scheduling")
+    priority_scheduling_preemption_threshold: int = option(10, "difference a preemption must exceed", group="Scheduling")
+    disable_priority_preemption: bool = option(False, "never stop a running request for another", group="Scheduling")
+    abort_on_priority_when_disabled: bool = option(False, "refuse requests with a priority when priorities are off", group="Scheduling")
+    req_waiting_timeout: float | None = option(None, "longest wait before a request is given up with 429", group="Scheduling", unit="s")
+    req_running_timeout: float | None = option(None, "longest run before a request is given up", group="Scheduling", unit="s")
+    disable_overlap_schedule: bool | None = option(
+        None, "prepare the next step only after this one; on a CPU the default", group="Scheduling"
+    )
+
+
+@dataclass(frozen=True)
+class SchedulerConfig(BatchOptions):
+    """Everything the scheduler-worker can be told."""
+
+    random_seed: int = option(0, "seed of what the scheduler itself draws", group="Operation")
+    skip_engine_warmup: bool = option(False, "do not run the engine once before saying ready", group="Operation")
+    decode_log_interval: int = option(40, "decode steps between two log lines", group="Operation", check=at_least(1))
+    watchdog_timeout: float = option(
+        300.0, "a step may take this long before the worker ends itself", group="Operation", unit="s", check=at_least(0)
+    )
+    soft_watchdog_timeout: float | None = option(None, "a step may take this long before stacks are dumped", group="Operation", unit="s")
