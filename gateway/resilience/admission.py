@@ -127,11 +127,11 @@ class Admission:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting = Waiting(turn, tenant, priority)
         if len(gate.queue) >= gate.queue_size:
-            last = gate.queue.last()
-            if last is None or last.priority >= priority:
+            sent_away = gate.queue.makes_way_for(waiting)
+            if sent_away is None:
                 raise gate.refuse(f"{len(gate.queue)} requests are waiting already")
-            gate.queue.remove(last)
-            last.turn.set_exception(gate.refuse("gave way to a request of higher priority"))
+            gate.queue.remove(sent_away)
+            sent_away.turn.set_exception(gate.refuse("gave way to a request of higher priority, or of a client with fewer requests"))
         gate.queue.push(waiting)
         try:
             async with asyncio.timeout(patience_s):

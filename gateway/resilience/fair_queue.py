@@ -51,12 +51,20 @@ class FairQueue:
             tenants[tenant] = tenants.pop(tenant)
         return waiting
 
-    def last(self) -> Waiting | None:
-        """Who would be served last: the youngest of the tenant with the longest queue, at the lowest priority."""
+    def makes_way_for(self, newcomer: Waiting) -> Waiting | None:
+        """Whom to send away for the newcomer when the queue is full; None if the newcomer itself has the weakest claim.
+
+        That is the youngest of the tenant with the longest queue at the lowest priority.
+        """
         if not self._levels:
             return None
-        tenants = self._levels[min(self._levels)]
-        return max(tenants.values(), key=len)[-1]
+        lowest = min(self._levels)
+        tenants = self._levels[lowest]
+        weakest = max(tenants.values(), key=len)
+        own = tenants.get(newcomer.tenant, ())
+        if lowest < newcomer.priority or (lowest == newcomer.priority and len(weakest) > len(own) + 1):
+            return weakest[-1]
+        return None
 
     def ahead_of(self, priority: int) -> int:
         """How many of at least this priority wait."""

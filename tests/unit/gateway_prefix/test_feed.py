@@ -43,9 +43,7 @@ class Publisher:
     def snapshot(self) -> list[Update]:
         size = self.rng.randrange(1, 10)
         parts = [self.blocks[i : i + size] for i in range(0, len(self.blocks), size)] or [[]]
-        return [
-            Update(self.epoch, self.seq, (), [Stored(part, 1)], index=i, last=i == len(parts) - 1) for i, part in enumerate(parts)
-        ]
+        return [Update(self.epoch, self.seq, (), [Stored(part, 1)], index=i, last=i == len(parts) - 1) for i, part in enumerate(parts)]
 
     def restart(self) -> None:
         self.epoch += 1
