@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-import pytest
-
 from gateway.resilience.admission import Admission, AdmissionSettings
 from services.common.errors import Overloaded
 

@@ -62,10 +62,7 @@ def test_half_open_admits_only_so_many_at_once() -> None:
     b, clock = breaker(trials=3)
     settle(b, "failure", 10)
     clock.now += 61
-    permits: list[Permit] = []
-    for _ in range(50):
-        if b.allows():
-            permits.append(b.acquire())
+    permits = [b.acquire() for _ in range(50) if b.allows()]
     assert len(permits) == 3
 
 

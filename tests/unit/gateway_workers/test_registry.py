@@ -1,0 +1,352 @@
+"""The fleet, its states, and who gets a lease."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import replace
+
+import pytest
+
+from gateway.resilience.circuit_breaker import BreakerState
+from gateway.routing.factory import PolicySettings, make_policy
+from gateway.workers.address import normalise
+from gateway.workers.lease import Lease, Outcome
+from gateway.workers.registry import Registry, RegistrySettings
+from gateway.workers.request import LeaseRequest, PromptKey
+from gateway.workers.worker import LoadReport, ModelIdentity, Worker, WorkerInfo, WorkerState
+from services.common.errors import Conflict, HeadraceError, Internal, InvalidRequest, NotFound, Overloaded, Unavailable
+
+IDENTITY = ModelIdentity("m", "digest", "tok")
+PROMPT = list(range(320))
+
+
+class Clock:
+    now = 50.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Log:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def worker_added(self, worker: Worker) -> None:
+        self.lines.append(f"+{worker.id}")
+
+    def worker_removed(self, worker: Worker) -> None:
+        self.lines.append(f"-{worker.id}")
+
+    def worker_changed(self, worker: Worker, before: WorkerState) -> None:
+        self.lines.append(f"{worker.id}:{before}>{worker.state}")
+
+
+def registry(policy: str = "cache_aware", clock: Clock | None = None) -> Registry:
+    clock = clock or Clock()
+    return Registry(RegistrySettings(), lambda model: make_policy(policy, PolicySettings(), clock, random.Random(1)), clock)
+
+
+def ready(fleet: Registry, address: str, identity: ModelIdentity = IDENTITY) -> Worker:
+    worker = fleet.add(address)
+    fleet.set_info(worker, WorkerInfo(identity, boot_id=address))
+    fleet.set_state(worker, WorkerState.READY, "serving")
+    return worker
+
+
+def ask(**options: object) -> LeaseRequest:
+    return LeaseRequest("m", PromptKey(PROMPT), **options)  # type: ignore[arg-type]
+
+
+def fail(fleet: Registry, error: Exception, times: int = 1, **options: object) -> None:
+    for _ in range(times):
+        with pytest.raises(type(error)), fleet.lease(ask(**options)):
+            raise error
+
+
+# ---------------------------------------------------------------- addresses and membership
+
+
+@pytest.mark.parametrize("spelling", ["h:7", "http://h:7", "HTTP://H:7/", "grpc://h:7", "dns:///h:7", " h:7 "])
+def test_what_was_added_can_be_removed_in_any_spelling(spelling: str) -> None:
+    fleet = registry()
+    fleet.add("http://h:7/")
+    assert fleet.remove(spelling).id == "h:7"
+    assert fleet.workers() == []
+    with pytest.raises(NotFound):
+        fleet.remove(spelling)
+    fleet.add(spelling)
+    with pytest.raises(Conflict):
+        fleet.add("HTTP://h:7")
+
+
+@pytest.mark.parametrize("bad", ["", "h", "h:x", "h:7/path", "ftp://h:7", "http://u@h:7", "h:99999", "http://h:7?x=1"])
+def test_unusable_addresses_are_named(bad: str) -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        registry().add(bad)
+    assert raised.value.field == "url"
+    with pytest.raises(NotFound):
+        registry().remove(bad)
+
+
+def test_ipv6_addresses_keep_their_brackets() -> None:
+    assert normalise("http://[::1]:30100/") == "[::1]:30100"
+
+
+def test_observers_hear_of_everything_once() -> None:
+    fleet, log = registry(), Log()
+    fleet.add("a:1")
+    fleet.observe(log)
+    worker = ready(fleet, "b:1")
+    fleet.set_state(worker, WorkerState.READY, "still")
+    fleet.drain("b:1")
+    fleet.remove("b:1")
+    fleet.set_state(worker, WorkerState.FAILED, "too late")
+    assert log.lines == ["+a:1", "+b:1", "b:1:pending>ready", "b:1:ready>draining", "-b:1"]
+
+
+# ---------------------------------------------------------------- leases
+
+
+def test_only_ready_workers_get_requests_and_errors_tell_why_none_does() -> None:
+    fleet = registry()
+    with pytest.raises(Unavailable):
+        fleet.lease(ask())
+    worker = fleet.add("a:1")
+    with pytest.raises(Unavailable) as raised:
+        fleet.lease(ask())
+    assert raised.value.code == "no_worker"
+    assert raised.value.retry_after_ms
+    fleet.set_info(worker, WorkerInfo(IDENTITY))
+    fleet.set_state(worker, WorkerState.READY, "serving")
+    with fleet.lease(ask()) as lease:
+        assert lease.worker is worker
+    with pytest.raises(NotFound) as missing:
+        fleet.lease(replace(ask(), model="other"))
+    assert missing.value.field == "model"
+    for state in (WorkerState.NOT_READY, WorkerState.DRAINING, WorkerState.FAILED):
+        fleet.set_state(worker, state, "why not")
+        with pytest.raises(Unavailable):
+            fleet.lease(ask())
+
+
+def test_in_flight_counts_return_to_zero_whatever_happens() -> None:
+    fleet = registry()
+    worker = ready(fleet, "a:1")
+    with fleet.lease(ask()) as lease:
+        assert (worker.in_flight.requests, worker.in_flight.prefill_tokens) == (1, 320)
+        lease.started(320, 128)
+        assert worker.in_flight.prefill_tokens == 192
+        lease.first_token()
+        assert (worker.in_flight.requests, worker.in_flight.prefill_tokens) == (1, 0)
+    for error in (Internal("x"), Overloaded("x"), InvalidRequest("x"), asyncio.CancelledError(), RuntimeError("x")):
+        with pytest.raises(type(error)), fleet.lease(ask()):
+            raise error
+    assert (worker.in_flight.requests, worker.in_flight.prefill_tokens) == (0, 0)
+    assert dict(fleet.outcomes) == {
+        ("a:1", Outcome.SUCCESS): 1,
+        ("a:1", Outcome.FAILED): 2,
+        ("a:1", Outcome.OVERLOADED): 1,
+        ("a:1", Outcome.REJECTED): 1,
+        ("a:1", Outcome.CANCELLED): 1,
+    }
+
+
+def test_a_lease_can_be_settled_by_hand_and_only_once() -> None:
+    fleet = registry()
+    worker = ready(fleet, "a:1")
+    with fleet.lease(ask()) as lease:
+        lease.settle(Outcome.DRAINED)
+        assert worker.in_flight.requests == 0
+    assert lease.outcome is Outcome.DRAINED
+    assert worker.in_flight.requests == 0
+
+
+def test_a_pinned_worker_is_used_or_refused() -> None:
+    fleet = registry()
+    ready(fleet, "a:1")
+    ready(fleet, "b:1")
+    for _ in range(5):
+        with fleet.lease(ask(worker_id="b:1")) as lease:
+            assert (lease.worker.id, lease.decision.reason) == ("b:1", "pinned")
+    with pytest.raises(Unavailable):
+        fleet.lease(ask(worker_id="c:1"))
+
+
+def test_untried_workers_come_first_and_tried_ones_only_when_no_other_is_left() -> None:
+    fleet = registry("random")
+    for name in "abc":
+        ready(fleet, f"{name}:1")
+    request = ask(excluded=frozenset({"a:1", "b:1"}))
+    for _ in range(20):
+        with fleet.lease(request) as lease:
+            assert lease.worker.id == "c:1"
+    assert fleet.has_untried(request)
+    every = request.excluding(frozenset({"c:1"}))
+    assert not fleet.has_untried(every)
+    with fleet.lease(every) as lease:
+        assert lease.worker.id in {"a:1", "b:1", "c:1"}
+
+
+def test_a_resumed_request_goes_only_to_the_same_model_and_weights() -> None:
+    fleet = registry("random")
+    ready(fleet, "a:1")
+    other = replace(IDENTITY, weight_version="2")
+    ready(fleet, "b:1", other)
+    for _ in range(10):
+        with fleet.lease(ask(identity=other)) as lease:
+            assert lease.worker.id == "b:1"
+    fleet.drain("b:1")
+    with pytest.raises(Unavailable):
+        fleet.lease(ask(identity=other))
+
+
+async def test_waiting_for_a_change() -> None:
+    fleet = registry()
+    assert not await fleet.wait_for_change(0.01)
+    waiting = asyncio.create_task(fleet.wait_for_change(5.0))
+    await asyncio.sleep(0)
+    ready(fleet, "a:1")
+    assert await waiting
+
+
+# ---------------------------------------------------------------- prefixes
+
+
+def test_a_burst_of_equal_new_prompts_stays_together_and_other_prompts_do_not_follow() -> None:
+    fleet = registry()
+    for name in "abc":
+        worker = ready(fleet, f"{name}:1")
+        fleet.group("m").index.tree.cleared(worker.id)
+        fleet.report_load(worker, LoadReport(prefill_tokens_per_s=2000.0, decode_step_s=0.01, chunk_tokens=512, max_running=64))
+    burst: list[Lease] = [fleet.lease(ask()) for _ in range(8)]
+    assert len({lease.worker.id for lease in burst}) == 1
+    others = [fleet.lease(LeaseRequest("m", PromptKey([i] * 320))) for i in range(2)]
+    assert burst[0].worker.id not in {lease.worker.id for lease in others}
+    assert sum(w.in_flight.prefill_tokens for w in fleet.workers()) == 3 * 320 + 7
+
+
+def test_the_worker_that_holds_the_prefix_gets_the_request_until_it_evicts_it() -> None:
+    fleet = registry()
+    hashes = PromptKey(PROMPT).blocks("digest", 16)
+    for name in "abc":
+        worker = ready(fleet, f"{name}:1")
+        fleet.group("m").index.tree.cleared(worker.id)
+        fleet.report_load(worker, LoadReport(prefill_tokens_per_s=2000.0, decode_step_s=0.001))
+    tree = fleet.group("m").index.tree
+    tree.stored("b:1", hashes, 1)
+    with fleet.lease(ask()) as lease:
+        assert lease.worker.id == "b:1"
+        assert (lease.decision.matched_tokens, lease.decision.reason) == (320, "match")
+    tree.removed("b:1", hashes, 1)
+    tree.stored("c:1", hashes[:10], 1)
+    with fleet.lease(ask()) as lease:
+        assert (lease.worker.id, lease.decision.matched_tokens) == ("c:1", 160)
+
+
+def test_a_new_boot_has_an_empty_cache_and_a_clean_record() -> None:
+    fleet = registry()
+    worker = ready(fleet, "a:1")
+    index = fleet.group("m").index
+    index.tree.cleared("a:1")
+    index.tree.stored("a:1", [1, 2], 1)
+    fail(fleet, Internal("x"), 10)
+    assert worker.breaker.state is BreakerState.OPEN
+    fleet.set_info(worker, WorkerInfo(IDENTITY, boot_id="another"))
+    assert worker.breaker.state is BreakerState.CLOSED
+    assert index.match([1, 2]) == {}
+
+
+def test_two_models_have_trees_and_policies_of_their_own() -> None:
+    fleet = registry()
+    ready(fleet, "a:1")
+    ready(fleet, "b:1", ModelIdentity("n", "other", "tok"))
+    assert fleet.group("m").index is not fleet.group("n").index
+    assert fleet.group("m").policy is not fleet.group("n").policy
+    assert fleet.models() == ["m", "n"]
+    with fleet.lease(LeaseRequest("n", PromptKey(PROMPT))) as lease:
+        assert lease.worker.id == "b:1"
+
+
+# ---------------------------------------------------------------- breaker in the fleet
+
+
+def test_client_errors_and_overload_leave_the_worker_in_service() -> None:
+    fleet = registry()
+    worker = ready(fleet, "a:1")
+    for error in (InvalidRequest("bad"), Overloaded("full"), Unavailable("bye", code="draining"), NotFound("x")):
+        fail(fleet, error, 40)
+    assert worker.breaker.state is BreakerState.CLOSED
+
+
+def test_a_failing_worker_gets_nothing_until_it_may_be_tried_again() -> None:
+    clock = Clock()
+    fleet = registry(clock=clock)
+    bad, good = ready(fleet, "a:1"), ready(fleet, "b:1")
+    ready(fleet, "c:1")
+    fail(fleet, Internal("x"), 10, worker_id="a:1")
+    assert bad.breaker.state is BreakerState.OPEN
+    for _ in range(30):
+        with fleet.lease(ask()) as lease:
+            assert lease.worker.id != "a:1"
+    fleet.remove(good.id)
+    fleet.remove("c:1")
+    with pytest.raises(Unavailable) as raised:
+        fleet.lease(ask())
+    assert raised.value.code == "circuit_open"
+    assert (raised.value.retry_after_ms or 0) > 50_000
+    clock.now += 61
+    leases = []
+    for _ in range(50):
+        try:
+            leases.append(fleet.lease(ask()))
+        except HeadraceError as error:
+            assert error.code == "circuit_open"
+    assert len(leases) == 3, "only the allowed number of trial calls"
+    for lease in leases:
+        lease.first_token()
+    assert bad.breaker.state is BreakerState.CLOSED, "a trial has proved itself with its first token"
+
+
+def test_a_stream_that_breaks_after_its_trial_counts_as_a_failure_too() -> None:
+    clock = Clock()
+    fleet = registry(clock=clock)
+    worker = ready(fleet, "a:1")
+    fail(fleet, Internal("x"), 10)
+    clock.now += 61
+    with pytest.raises(Internal), fleet.lease(ask()) as lease:
+        lease.first_token()
+        raise Internal("broke")
+    assert worker.breaker.state is BreakerState.OPEN
+
+
+def test_when_most_of_a_fleet_is_open_the_breakers_are_ignored() -> None:
+    fleet = registry("round_robin")
+    for name in "abcd":
+        ready(fleet, f"{name}:1")
+    for name in "ab":
+        fail(fleet, Internal("x"), 10, worker_id=f"{name}:1")
+    used = {fleet.lease(ask()).worker.id for _ in range(20)}
+    assert used == {"c:1", "d:1"}, "half of them is not most"
+    fail(fleet, Internal("x"), 10, worker_id="c:1")
+    used = {fleet.lease(ask()).worker.id for _ in range(20)}
+    assert used == {"a:1", "b:1", "c:1", "d:1"}
+    assert fleet.panics["m"] == 20
+
+
+# ---------------------------------------------------------------- load
+
+
+def test_reports_tell_what_other_gateways_have_there_and_how_far_prefills_are() -> None:
+    fleet = registry()
+    worker = ready(fleet, "a:1")
+    mine = [fleet.lease(LeaseRequest("m", PromptKey([i] * 320))) for i in range(3)]
+    fleet.report_load(worker, LoadReport(running=5, waiting=2, waiting_prefill_tokens=500))
+    assert (worker.in_flight.load, worker.in_flight.queued_prefill_tokens) == (7, 500)
+    mine.append(fleet.lease(LeaseRequest("m", PromptKey([7] * 320))))
+    assert (worker.in_flight.load, worker.in_flight.queued_prefill_tokens) == (8, 820)
+    for lease in mine:
+        lease.settle(Outcome.SUCCESS)
+    assert (worker.in_flight.load, worker.in_flight.queued_prefill_tokens) == (4, 0)
+    fleet.report_load(worker, LoadReport())
+    assert worker.in_flight.load == 0
