@@ -30,6 +30,12 @@ class TokenBytes:
         """One more than the largest id that has a token."""
         return len(self.pieces)
 
+    def piece(self, token_id: int, *, at_start: bool = False) -> bytes:
+        """Bytes of one id, special or not; empty for an id without a token."""
+        if at_start and token_id in self.start_pieces:
+            return self.start_pieces[token_id]
+        return self.pieces[token_id] if token_id < len(self.pieces) else b""
+
     def starts_text(self, context_ids: Sequence[int]) -> bool:
         """True if output after this context begins a text: nothing stands before it but a begin-of-text token."""
         return all(token_id == self.bos_id for token_id in context_ids)
