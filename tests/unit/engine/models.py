@@ -63,11 +63,11 @@ KINDS = {
 }
 
 
-def save_tiny(kind: str, folder: Path, shard_size: str = "5GB") -> PreTrainedModel:
+def save_tiny(kind: str, folder: Path, shard_size: str = "5GB", changes: dict[str, Any] | None = None) -> PreTrainedModel:
     """Create the model of `kind` with fixed random weights, save it to `folder` and return the oracle."""
     torch.manual_seed(7)
     entry = KINDS[kind]
-    model: PreTrainedModel = entry.model(entry.config(**(_SHAPE | entry.changes))).eval()
+    model: PreTrainedModel = entry.model(entry.config(**(_SHAPE | entry.changes | (changes or {})))).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith(("norm.weight", "bias")):
