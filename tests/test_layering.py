@@ -90,6 +90,7 @@ def test_services_know_only_themselves_and_what_is_common() -> None:
     found = []
     for source in sources():
         own = next((s for s in SERVICES if source.path.startswith(f"services/{s}/")), None)
+        allowed: tuple[str, ...]
         if source.path.startswith("services/common/"):
             allowed = ("protos", "services.common")
         elif own is not None:
@@ -148,9 +149,8 @@ def test_the_environment_is_read_in_one_place() -> None:
     for source in sources():
         if source.path == "services/common/config.py":
             continue
-        for node in ast.walk(source.tree):
-            if isinstance(node, ast.Attribute) and ast.unparse(node) in ENVIRONMENT:
-                found.append(f"{source.path}:{node.lineno} {ast.unparse(node)}")
+        attributes = (node for node in ast.walk(source.tree) if isinstance(node, ast.Attribute))
+        found += [f"{source.path}:{node.lineno} {ast.unparse(node)}" for node in attributes if ast.unparse(node) in ENVIRONMENT]
         found += [f"{source.path}:{line} {name}" for name, line, _ in source.imports() if name in ENVIRONMENT]
     offending("the environment is read outside services/common/config.py", found)
 

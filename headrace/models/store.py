@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from headrace.models.catalog import CatalogModel
 from headrace.models.errors import ModelError
 from headrace.models.fetch import fetch
 from headrace.models.progress import Say
+from headrace.programs import python_command, python_environment
 
 REVISION = 1  # raise it when a conversion's result changes; older ones are then made again
 _MANIFEST = "conversion.json"
@@ -90,8 +90,9 @@ class ModelStore:
         work = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=self._models))
         try:
             say(f"convert {gguf.name}: once, takes a few seconds")
-            run = [sys.executable, "-m", "headrace.models.convert", str(gguf), str(work)]
-            with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            run = python_command("headrace.models.convert", [str(gguf), str(work)])
+            pipe = subprocess.PIPE
+            with subprocess.Popen(run, stdout=pipe, stderr=pipe, text=True, env=python_environment()) as process:
                 assert process.stdout is not None and process.stderr is not None
                 for line in process.stdout:
                     say(line.rstrip())

@@ -1,0 +1,1 @@
+"""Subcommands that fit into one file each."""
