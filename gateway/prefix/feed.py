@@ -69,7 +69,7 @@ class WorkerFeed:
             return self._snapshot(update, update.snapshot)
         if self._building or not self.synced:
             return not update.events and not self._building
-        if update.epoch != self._epoch or update.seq > self._next_seq:
+        if update.epoch != self._epoch or update.seq > self._next_seq or not self._tree.follows(self._worker_id):
             return False
         for event in update.events[self._next_seq - update.seq :]:
             self._change(event)

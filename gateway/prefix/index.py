@@ -51,8 +51,12 @@ class PrefixIndex:
         else:
             self.approximate.insert(worker_id, hashes)
 
-    def forget(self, worker_id: str) -> None:
-        """The worker left, or its cache is gone."""
-        self.tree.remove_worker(worker_id)
+    def rebooted(self, worker_id: str) -> None:
+        """The worker has started anew: guesses about it are void. What it publishes corrects the tree by itself."""
         self.predicted.remove_worker(worker_id)
         self.approximate.remove_worker(worker_id)
+
+    def forget(self, worker_id: str) -> None:
+        """The worker left."""
+        self.tree.remove_worker(worker_id)
+        self.rebooted(worker_id)

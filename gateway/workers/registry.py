@@ -19,6 +19,7 @@ from gateway.workers.address import normalise
 from gateway.workers.group import ModelGroup
 from gateway.workers.lease import Lease, Outcome
 from gateway.workers.request import LeaseRequest
+from gateway.workers.state import derive
 from gateway.workers.worker import LoadReport, Worker, WorkerInfo, WorkerState
 from services.common.errors import Conflict, InvalidRequest, NotFound, Unavailable
 
@@ -28,12 +29,14 @@ class RegistrySettings:
     """panic_share: when a model has at least `panic_workers` ready workers and the breakers of more than this share of
     them are open, the fault is not theirs: open breakers are ignored then.
 
+    failure_threshold: failed attempts to reach a worker before it counts as failed.
     approximate_blocks: bound of the approximate tree, per model. predicted_s: lifetime of predicted blocks.
     """
 
     breaker: BreakerSettings = field(default_factory=BreakerSettings)
     panic_share: float = 0.5
     panic_workers: int = 3
+    failure_threshold: int = 3
     approximate_blocks: int = 1 << 20
     predicted_s: float = 5.0
 
@@ -114,7 +117,15 @@ class Registry:
     def drain(self, address: str, reason: str = "drained by request") -> Worker:
         """No new requests for this worker; running ones go on. Raises NotFound."""
         worker = self.find(address)
-        self.set_state(worker, WorkerState.DRAINING, reason)
+        worker.signals.drained = reason
+        self._derive(worker)
+        return worker
+
+    def undrain(self, address: str) -> Worker:
+        """Takes `drain` back. Raises NotFound."""
+        worker = self.find(address)
+        worker.signals.drained = ""
+        self._derive(worker)
         return worker
 
     def workers(self) -> list[Worker]:
@@ -135,20 +146,56 @@ class Registry:
             self._groups[model] = ModelGroup(model, self._make_policy(model), index)
         return self._groups[model]
 
+    def groups(self) -> list[ModelGroup]:
+        return list(self._groups.values())
+
     # ------------------------------------------------------------------ states
 
     def set_info(self, worker: Worker, info: WorkerInfo) -> None:
         """The worker has told what it serves. A new boot has an empty cache and a clean record."""
         if worker.info is not None and (worker.info.boot_id, worker.info.identity) != (info.boot_id, info.identity):
-            self.group(worker.info.identity.model).index.forget(worker.id)
+            self.group(worker.info.identity.model).index.rebooted(worker.id)
             worker.breaker.reset()
         worker.info = info
         self.group(info.identity.model)
         self._wake()
 
-    def set_state(self, worker: Worker, state: WorkerState, reason: str) -> None:
-        """No effect on a worker that has been removed."""
-        if worker.id not in self._workers:
+    def session_opened(self, worker: Worker, info: WorkerInfo) -> None:
+        """A Session is open and the worker has told what it serves."""
+        self.set_info(worker, info)
+        worker.signals.opened()
+        self._derive(worker)
+
+    def session_lost(self, worker: Worker, reason: str) -> None:
+        """The Session has ended, or an attempt to open one has failed."""
+        worker.signals.lost(reason)
+        self._derive(worker)
+
+    def session_leaving(self, worker: Worker) -> None:
+        """The worker has said that it drains."""
+        worker.signals.leaving = "the worker drains"
+        self._derive(worker)
+
+    def health_told(self, worker: Worker, serving: bool | None) -> None:
+        """The health service has answered; None if it cannot tell."""
+        worker.signals.serving = serving
+        worker.signals.failures = 0
+        self._derive(worker)
+
+    def unreachable(self, worker: Worker, reason: str) -> None:
+        """One more attempt to ask for health has failed."""
+        worker.signals.serving = None
+        worker.signals.failures += 1
+        worker.signals.last_error = reason
+        self._derive(worker)
+
+    def _derive(self, worker: Worker) -> None:
+        state, reason = derive(worker.signals, self._settings.failure_threshold)
+        self._set_state(worker, state, reason)
+
+    def _set_state(self, worker: Worker, state: WorkerState, reason: str) -> None:
+        """Has no effect on a worker that has been removed."""
+        if self._workers.get(worker.id) is not worker:
             return
         worker.state_reason = reason
         if state is worker.state:

@@ -1,7 +1,7 @@
 """One worker as the gateway knows it: where it is, what it serves, what state it is in, how busy it is.
 
-    pending ──serving, info known──► ready ◄──serving──► not_ready ──unreachable n times──► failed
-       └────────unreachable n times, or a mismatch────────────────────────────────────────────▲
+    pending ──session open, serving──► ready ◄──serving──► not_ready ──unreachable n times──► failed
+       └────────unreachable n times, or a mismatch──────────────────────────────────────────────▲
     any ──drain──► draining ──no request left, or grace over──► (removed)
 
 Only `ready` workers get new requests. Streams that run on a worker go on in every state until they end or break.
@@ -10,17 +10,11 @@ Only `ready` workers get new requests. Streams that run on a worker go on in eve
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from gateway.resilience.circuit_breaker import CircuitBreaker
+from gateway.workers.state import Signals, WorkerState
 
-
-class WorkerState(StrEnum):
-    PENDING = "pending"
-    READY = "ready"
-    NOT_READY = "not_ready"
-    DRAINING = "draining"
-    FAILED = "failed"
+__all__ = ["InFlight", "LoadReport", "ModelIdentity", "Worker", "WorkerInfo", "WorkerState"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +93,7 @@ class Worker:
         self.id = self.address = address
         self.source = source
         self.breaker = breaker
+        self.signals = Signals()
         self.state = WorkerState.PENDING
         self.state_reason = "not reached yet"
         self.info: WorkerInfo | None = None

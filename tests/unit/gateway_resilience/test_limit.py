@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import random
 
 import pytest
@@ -18,7 +19,7 @@ class Server:
 
     def service_s(self, running: int) -> float:
         crowding = max(1.0, running / self.knee)
-        return self.rng.uniform(0.5, 1.5) * crowding ** (1 + self.loss)
+        return self.rng.uniform(0.5, 1.5) * math.pow(crowding, 1 + self.loss)
 
 
 def overload(limit: AdaptiveLimit, server: Server, requests: int, *, demand: int = 10_000) -> list[int]:

@@ -49,8 +49,7 @@ def registry(policy: str = "cache_aware", clock: Clock | None = None) -> Registr
 
 def ready(fleet: Registry, address: str, identity: ModelIdentity = IDENTITY) -> Worker:
     worker = fleet.add(address)
-    fleet.set_info(worker, WorkerInfo(identity, boot_id=address))
-    fleet.set_state(worker, WorkerState.READY, "serving")
+    fleet.session_opened(worker, WorkerInfo(identity, boot_id=address))
     return worker
 
 
@@ -98,10 +97,10 @@ def test_observers_hear_of_everything_once() -> None:
     fleet.add("a:1")
     fleet.observe(log)
     worker = ready(fleet, "b:1")
-    fleet.set_state(worker, WorkerState.READY, "still")
+    fleet.health_told(worker, True)
     fleet.drain("b:1")
     fleet.remove("b:1")
-    fleet.set_state(worker, WorkerState.FAILED, "too late")
+    fleet.session_lost(worker, "too late")
     assert log.lines == ["+a:1", "+b:1", "b:1:pending>ready", "b:1:ready>draining", "-b:1"]
 
 
@@ -117,17 +116,28 @@ def test_only_ready_workers_get_requests_and_errors_tell_why_none_does() -> None
         fleet.lease(ask())
     assert raised.value.code == "no_worker"
     assert raised.value.retry_after_ms
-    fleet.set_info(worker, WorkerInfo(IDENTITY))
-    fleet.set_state(worker, WorkerState.READY, "serving")
+    fleet.session_opened(worker, WorkerInfo(IDENTITY))
     with fleet.lease(ask()) as lease:
         assert lease.worker is worker
     with pytest.raises(NotFound) as missing:
         fleet.lease(replace(ask(), model="other"))
     assert missing.value.field == "model"
-    for state in (WorkerState.NOT_READY, WorkerState.DRAINING, WorkerState.FAILED):
-        fleet.set_state(worker, state, "why not")
+    for change in (
+        lambda: fleet.health_told(worker, False),
+        lambda: fleet.session_leaving(worker),
+        lambda: fleet.session_lost(worker, "reset"),
+        lambda: fleet.unreachable(worker, "refused"),
+        lambda: fleet.drain("a:1"),
+    ):
+        change()
         with pytest.raises(Unavailable):
             fleet.lease(ask())
+    assert worker.state is WorkerState.DRAINING
+    fleet.session_opened(worker, WorkerInfo(IDENTITY))
+    with pytest.raises(Unavailable):
+        fleet.lease(ask())
+    fleet.undrain("a:1")
+    fleet.lease(ask()).settle(Outcome.SUCCESS)
 
 
 def test_in_flight_counts_return_to_zero_whatever_happens() -> None:
@@ -244,17 +254,30 @@ def test_the_worker_that_holds_the_prefix_gets_the_request_until_it_evicts_it() 
         assert (lease.worker.id, lease.decision.matched_tokens) == ("c:1", 160)
 
 
-def test_a_new_boot_has_an_empty_cache_and_a_clean_record() -> None:
+def test_a_new_boot_has_a_clean_record_and_no_guesses_about_its_cache() -> None:
     fleet = registry()
     worker = ready(fleet, "a:1")
     index = fleet.group("m").index
-    index.tree.cleared("a:1")
-    index.tree.stored("a:1", [1, 2], 1)
+    index.routed("a:1", [1, 2], 0)
     fail(fleet, Internal("x"), 10)
-    assert worker.breaker.state is BreakerState.OPEN
-    fleet.set_info(worker, WorkerInfo(IDENTITY, boot_id="another"))
-    assert worker.breaker.state is BreakerState.CLOSED
+    assert worker.breaker.state.value == "open"
+    fleet.session_opened(worker, WorkerInfo(IDENTITY, boot_id="another"))
+    assert worker.breaker.state.value == "closed"
     assert index.match([1, 2]) == {}
+
+
+def test_a_failed_worker_is_not_matched_any_more() -> None:
+    fleet = registry()
+    worker = ready(fleet, "a:1")
+    tree = fleet.group("m").index.tree
+    tree.cleared("a:1")
+    tree.stored("a:1", [1, 2], 1)
+    fleet.session_lost(worker, "reset")
+    assert tree.match([1, 2]) == {"a:1": 2}, "it may be back in a moment, with its cache"
+    for _ in range(3):
+        fleet.unreachable(worker, "refused")
+    assert worker.state is WorkerState.FAILED
+    assert tree.match([1, 2]) == {}
 
 
 def test_two_models_have_trees_and_policies_of_their_own() -> None:
@@ -285,7 +308,7 @@ def test_a_failing_worker_gets_nothing_until_it_may_be_tried_again() -> None:
     bad, good = ready(fleet, "a:1"), ready(fleet, "b:1")
     ready(fleet, "c:1")
     fail(fleet, Internal("x"), 10, worker_id="a:1")
-    assert bad.breaker.state is BreakerState.OPEN
+    assert bad.breaker.state.value == "open"
     for _ in range(30):
         with fleet.lease(ask()) as lease:
             assert lease.worker.id != "a:1"
@@ -305,7 +328,7 @@ def test_a_failing_worker_gets_nothing_until_it_may_be_tried_again() -> None:
     assert len(leases) == 3, "only the allowed number of trial calls"
     for lease in leases:
         lease.first_token()
-    assert bad.breaker.state is BreakerState.CLOSED, "a trial has proved itself with its first token"
+    assert bad.breaker.state.value == "closed", "a trial has proved itself with its first token"
 
 
 def test_a_stream_that_breaks_after_its_trial_counts_as_a_failure_too() -> None:
