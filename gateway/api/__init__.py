@@ -1,0 +1,1 @@
+"""The doors: what clients may send, and how answers are spelled."""

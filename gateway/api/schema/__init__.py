@@ -1,0 +1,1 @@
+"""From JSON to valid requests. Every error names the field."""

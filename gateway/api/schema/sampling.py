@@ -1,0 +1,154 @@
+"""Sampling parameters, stops and grammars: one set of names and ranges for every door."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, cast, get_args
+
+from gateway.api.schema.limits import Defaults
+from gateway.api.schema.reader import Fields, shown
+from gateway.flight.spec import Constraint, ConstraintKind, Sampling, Stops
+from services.common.errors import InvalidRequest
+
+MAX_TOKENS = 1 << 30
+SEED_LOW, SEED_HIGH = -(1 << 63), (1 << 64) - 1
+
+REFUSED: Mapping[str, str] = {
+    "best_of": "generating more answers than are returned is not offered",
+    "use_beam_search": "beam search is not offered",
+    "beam_width": "beam search is not offered",
+    "length_penalty": "beam search is not offered",
+    "early_stopping": "beam search is not offered",
+    "bad_words": "use logit_bias",
+    "allowed_token_ids": "use logit_bias or a grammar",
+    "logits_processors": "custom processors are not offered",
+    "custom_logit_processor": "custom processors are not offered",
+    "custom_params": "custom processors are not offered",
+    "truncate_prompt_tokens": "prompts are never cut",
+    "lora_path": "adapters are not offered",
+    "session_params": "sessions are not offered",
+    "image_data": "only text is served",
+    "audio_data": "only text is served",
+    "video_data": "only text is served",
+    "input_embeds": "prompts are text or token ids",
+    "return_hidden_states": "hidden states are not offered",
+}
+
+
+def refuse_unsupported(fields: Fields, refused: Mapping[str, str]) -> None:
+    """400 for a field that would change the answer and is not honoured. null, false and empty values pass."""
+    for name, why in refused.items():
+        value = fields.values.get(name)
+        if value is not None and value is not False and value != [] and value != {} and value != "":
+            raise InvalidRequest(f"{fields.path(name)} is not supported: {why}", field=fields.path(name))
+
+
+def read_sampling(fields: Fields, defaults: Defaults) -> Sampling:
+    """How tokens are drawn."""
+    d = defaults.sampling
+    top_k = fields.integer("top_k", -1, MAX_TOKENS)
+    if top_k == 0:
+        raise fields.bad("top_k", "-1 or at least 1")
+    return Sampling(
+        temperature=fields.number("temperature", d.temperature, 0, 2),
+        top_p=fields.number("top_p", d.top_p, 0, 1, open_low=True),
+        top_k=d.top_k if top_k is None else top_k,
+        min_p=fields.number("min_p", d.min_p, 0, 1),
+        frequency_penalty=fields.number("frequency_penalty", 0, -2, 2),
+        presence_penalty=fields.number("presence_penalty", 0, -2, 2),
+        repetition_penalty=fields.number("repetition_penalty", d.repetition_penalty, 0, 2, open_low=True),
+        logit_bias=_logit_bias(fields, defaults.limits.max_logit_bias),
+        seed=_seed(fields),
+    )
+
+
+def _seed(fields: Fields) -> int | None:
+    first = fields.integer("seed", SEED_LOW, SEED_HIGH)
+    second = fields.integer("sampling_seed", SEED_LOW, SEED_HIGH)
+    return second if first is None else first
+
+
+def _logit_bias(fields: Fields, most: int) -> tuple[tuple[int, float], ...]:
+    given = fields.object("logit_bias")
+    if not given:
+        return ()
+    name = fields.path("logit_bias")
+    if len(given) > most:
+        raise InvalidRequest(f"{name} may have {most} entries, it has {len(given)}", field=name)
+    biases = []
+    for key, value in given.items():
+        if not key.isascii() or not key.isdigit() or int(key) >= 1 << 32:
+            raise InvalidRequest(f"{name}: {shown(key)} is not a token id", field=name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not -100 <= value <= 100:
+            raise InvalidRequest(f"{name}[{key}] must be a number in [-100, 100], not {shown(value)}", field=name)
+        biases.append((int(key), float(value)))
+    return tuple(sorted(biases))
+
+
+def read_stops(fields: Fields, defaults: Defaults, *, max_names: Sequence[str], default_max: int | None) -> Stops:
+    """When an answer ends. The first of `max_names` that is given is the limit of new tokens."""
+    limits = defaults.limits
+    given = [fields.integer(name, 1, MAX_TOKENS) for name in max_names]
+    most = next((value for value in given if value is not None), None)
+    minimum = next((v for v in (fields.integer(n, 0, MAX_TOKENS) for n in ("min_new_tokens", "min_tokens")) if v is not None), 0)
+    if most is not None and minimum > most:
+        name = fields.path("min_new_tokens" if fields.has("min_new_tokens") else "min_tokens")
+        raise InvalidRequest(f"{name} is {minimum}, more than the limit of {most} new tokens", field=name)
+    return Stops(
+        max_new_tokens=most,
+        default_max_new_tokens=default_max,
+        min_new_tokens=minimum,
+        strings=fields.strings("stop", most=limits.max_stops, longest=limits.max_stop_chars),
+        regexes=fields.strings("stop_regex", most=limits.max_stops, longest=limits.max_regex_chars),
+        token_ids=fields.token_ids("stop_token_ids", most=limits.max_logit_bias),
+        ignore_eos=fields.boolean("ignore_eos", False),
+        keep_stop=fields.boolean("no_stop_trim", False) or fields.boolean("include_stop_str_in_output", False),
+        skip_special_tokens=fields.boolean("skip_special_tokens", True),
+        spaces_between_special=fields.boolean("spaces_between_special_tokens", True),
+    )
+
+
+_ALIASES: Mapping[str, str] = {"guided_json": "json_schema", "guided_regex": "regex", "guided_grammar": "ebnf"}
+
+
+def read_constraint(fields: Fields, defaults: Defaults) -> Constraint | None:
+    """The grammar of the answer; two at once are refused. Schemas and tags may be objects or JSON text."""
+    found: list[tuple[str, Constraint]] = []
+    for name in (*get_args(ConstraintKind), *_ALIASES):
+        if fields.has(name):
+            kind = _ALIASES.get(name, name)
+            found.append((name, Constraint(cast(ConstraintKind, kind), _grammar_text(fields, name, kind))))
+    if fields.has("guided_choice"):
+        found.append(("guided_choice", Constraint("json_schema", json.dumps({"enum": fields.array("guided_choice")}))))
+    if len(found) > 1:
+        first, second = (fields.path(name) for name, _ in found[:2])
+        raise InvalidRequest(f"{first} and {second} exclude each other", field=second)
+    if not found:
+        return None
+    name, constraint = found[0]
+    check_grammar(constraint.text, fields.path(name), defaults.limits.max_grammar_chars)
+    return constraint
+
+
+def _grammar_text(fields: Fields, name: str, kind: str) -> str:
+    value: Any = fields.values[name]
+    if kind in ("json_schema", "structural_tag") and isinstance(value, dict | bool):
+        return json.dumps(value, ensure_ascii=False)
+    text = fields.string(name)
+    if kind in ("json_schema", "structural_tag"):
+        try:
+            parsed = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InvalidRequest(f"{fields.path(name)} is not JSON: {error}", field=fields.path(name)) from error
+        if not isinstance(parsed, dict | bool):
+            raise fields.bad(name, "a JSON object")
+    return text
+
+
+def check_grammar(text: str, field: str, most: int) -> None:
+    """Refuse an empty grammar and one that is too long."""
+    if not text:
+        raise InvalidRequest(f"{field} may not be empty", field=field)
+    if len(text) > most:
+        raise InvalidRequest(f"{field} may have {most} characters, it has {len(text)}", field=field)

@@ -1,0 +1,137 @@
+"""Calls to the tokenizer service: text and messages to ids, ids to text."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import grpc
+
+from gateway.flight.spec import ChatPrompt
+from protos.tokenizer.v1 import tokenizer_pb2 as pb
+from protos.tokenizer.v1 import tokenizer_pb2_grpc as pb_grpc
+from services.common.channel import call_metadata, open_channel
+from services.common.errors import Cancelled, DeadlineExceeded, HeadraceError, Unavailable
+from services.common.grpc_errors import from_rpc_error
+from services.common.server_config import ServerConfig
+
+R = TypeVar("R")
+
+_BACKOFF_FIRST_S = 0.05
+_BACKOFF_LAST_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerInfo:
+    """What the tokenizer says of itself and of its model's defaults."""
+
+    model: str
+    digest: str
+    vocab_size: int
+    bos_token_id: int | None
+    eos_token_ids: tuple[int, ...]
+    has_chat_template: bool
+    special_tokens: dict[str, int] = field(default_factory=dict)
+    generation_defaults: dict[str, Any] = field(default_factory=dict)
+
+
+class TokenizerClient:
+    """One or several equal tokenizer services. A call waits for one that is starting again, up to `hold_s` or its deadline."""
+
+    def __init__(self, addresses: Sequence[str], *, trust: ServerConfig | None, hold_s: float) -> None:
+        options = (("grpc.lb_policy_name", "round_robin"),)
+        self._channels = [open_channel(address, trust, options=options) for address in addresses]
+        stubs = [pb_grpc.TokenizerStub(channel) for channel in self._channels]  # type: ignore[no-untyped-call]
+        self._stubs = itertools.cycle(stubs)
+        self._trust = trust
+        self._hold_s = hold_s
+        self._info: dict[str, TokenizerInfo] = {}
+
+    async def close(self) -> None:
+        """Close the channels."""
+        for channel in self._channels:
+            await channel.close(None)
+
+    async def encode(
+        self, model: str, texts: Sequence[str], *, add_special: bool | None, request_id: str, timeout_s: float | None
+    ) -> list[list[int]]:
+        """Token ids of each text."""
+        request = pb.EncodeRequest(model=model, texts=texts)
+        if add_special is not None:
+            request.add_special_tokens = add_special
+        reply = await self._call(lambda stub, **kw: stub.Encode(request, **kw), request_id, timeout_s)
+        return [list(encoding.token_ids) for encoding in reply.encodings]
+
+    async def render_chat(self, model: str, prompt: ChatPrompt, *, request_id: str, timeout_s: float | None) -> list[int]:
+        """Token ids of messages put through the model's chat template."""
+        request = pb.RenderChatRequest(
+            model=model,
+            messages_json=prompt.messages_json,
+            tools_json=prompt.tools_json,
+            template_kwargs_json=prompt.template_kwargs_json,
+            add_generation_prompt=prompt.add_generation_prompt,
+            continue_final_message=prompt.continue_final_message,
+            chat_template=prompt.chat_template,
+        )
+        reply = await self._call(lambda stub, **kw: stub.RenderChat(request, **kw), request_id, timeout_s)
+        return list(reply.encoding.token_ids)
+
+    async def decode(self, model: str, sequences: Sequence[Sequence[int]], *, skip_special: bool, request_id: str) -> list[str]:
+        """Text of whole sequences."""
+        request = pb.DecodeRequest(
+            model=model, sequences=[pb.TokenIds(token_ids=ids) for ids in sequences], skip_special_tokens=skip_special
+        )
+        reply = await self._call(lambda stub, **kw: stub.Decode(request, **kw), request_id, None)
+        return list(reply.texts)
+
+    async def info(self, model: str = "", *, timeout_s: float | None = None) -> TokenizerInfo:
+        """The tokenizer's description, asked for once per model."""
+        found = self._info.get(model)
+        if found is None:
+            request = pb.GetTokenizerInfoRequest(model=model)
+            reply = await self._call(lambda stub, **kw: stub.GetTokenizerInfo(request, **kw), "", timeout_s)
+            found = self._info[model] = TokenizerInfo(
+                model=reply.model,
+                digest=reply.tokenizer_digest,
+                vocab_size=reply.vocab_size,
+                bos_token_id=reply.bos_token_id if reply.HasField("bos_token_id") else None,
+                eos_token_ids=tuple(reply.eos_token_ids),
+                has_chat_template=reply.has_chat_template,
+                special_tokens=dict(reply.special_tokens),
+                generation_defaults=json.loads(reply.generation_defaults_json or "{}"),
+            )
+        return found
+
+    async def _call(self, call: Callable[..., Awaitable[R]], request_id: str, timeout_s: float | None) -> R:
+        began = time.monotonic()
+        limit = self._hold_s if timeout_s is None else min(self._hold_s, timeout_s)
+        delay = _BACKOFF_FIRST_S
+        while True:
+            left = limit - (time.monotonic() - began)
+            try:
+                return await call(next(self._stubs), timeout=max(left, 0.001), metadata=call_metadata(self._trust, request_id or None))
+            except grpc.aio.AioRpcError as rpc_error:
+                error = from_rpc_error(rpc_error)
+            if not _is_passing(error) or left - delay <= 0:
+                raise _told(error, timeout_s is not None and timeout_s <= self._hold_s)
+            await asyncio.sleep(delay * (0.5 + random.random() / 2))
+            delay = min(delay * 2, _BACKOFF_LAST_S)
+
+
+def _is_passing(error: HeadraceError) -> bool:
+    return isinstance(error, Unavailable | Cancelled)
+
+
+def _told(error: HeadraceError, by_deadline: bool) -> HeadraceError:
+    """What the client hears: a link that stayed down is Unavailable, its own deadline is DeadlineExceeded."""
+    if by_deadline and isinstance(error, Unavailable | DeadlineExceeded):
+        return DeadlineExceeded("the request's time ran out before the tokenizer answered")
+    if isinstance(error, DeadlineExceeded | Cancelled | Unavailable):
+        return Unavailable(f"the tokenizer does not answer: {error.message}")
+    return error

@@ -1,0 +1,117 @@
+"""Calls that a grammar has forced: JSON and nothing else, whatever family the model is of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gateway.parsing.events import CallArguments, CallBegin, CallEnd, Event
+from gateway.parsing.json_call import JsonCall, Value
+from gateway.parsing.tools.interface import ToolParser
+
+
+def forced_schema(tools: Sequence[Mapping[str, Any]], named: str, *, parallel: bool) -> str:
+    """The JSON schema of the answer: the named function's arguments, or an array of calls."""
+    functions = [tool["function"] for tool in tools]
+    if named:
+        return json.dumps(next(f["parameters"] for f in functions if f["name"] == named), ensure_ascii=False)
+    calls = [
+        {
+            "type": "object",
+            "properties": {"name": {"const": function["name"]}, "parameters": _without_definitions(function["parameters"])},
+            "required": ["name", "parameters"],
+            "additionalProperties": False,
+        }
+        for function in functions
+    ]
+    schema: dict[str, Any] = {"type": "array", "minItems": 1, "items": {"anyOf": calls} if len(calls) > 1 else calls[0]}
+    if not parallel:
+        schema["maxItems"] = 1
+    definitions = _definitions(functions)
+    return json.dumps({**schema, **definitions}, ensure_ascii=False)
+
+
+def _without_definitions(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in parameters.items() if name not in ("$defs", "definitions")}
+
+
+def _definitions(functions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """References are written from the root of the schema, so definitions move there."""
+    found: dict[str, Any] = {}
+    for key in ("$defs", "definitions"):
+        merged: dict[str, Any] = {}
+        for function in functions:
+            merged.update(function["parameters"].get(key) or {})
+        if merged:
+            found[key] = merged
+    return found
+
+
+class NamedParser(ToolParser):
+    """All text is the arguments of one function."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._value = Value()
+        self._sent = 0
+        self._begun = False
+
+    def feed(self, text: str) -> list[Event]:
+        """See ToolParser."""
+        events: list[Event] = []
+        for char in text:
+            if self._value.done or not self._value.feed(char):
+                break
+        new = "".join(self._value.text[self._sent :])
+        self._sent = len(self._value.text)
+        if new:
+            if not self._begun:
+                self._begun = True
+                events.append(CallBegin(0, self._name))
+            events.append(CallArguments(0, new))
+            if self._value.done:
+                events.append(CallEnd(0))
+        return events
+
+    def finish(self) -> list[Event]:
+        """See ToolParser."""
+        return []
+
+
+class ArrayParser(ToolParser):
+    """All text is an array of calls."""
+
+    def __init__(self) -> None:
+        self._buffer = ""
+        self._call: JsonCall | None = None
+        self._count = 0
+
+    def feed(self, text: str) -> list[Event]:
+        """See ToolParser."""
+        self._buffer += text
+        events: list[Event] = []
+        while self._step(events):
+            pass
+        return events
+
+    def finish(self) -> list[Event]:
+        """See ToolParser."""
+        return []
+
+    def _step(self, events: list[Event]) -> bool:
+        if self._call is None:
+            self._buffer = self._buffer.lstrip(" \t\r\n,[]")
+            if not self._buffer:
+                return False
+            self._call = JsonCall(self._count)
+        consumed, found = self._call.feed(self._buffer)
+        events += found
+        self._buffer = self._buffer[consumed:]
+        if not self._call.done and not self._call.broken:
+            return False
+        self._count += self._call.begun
+        if self._call.broken:
+            self._buffer = ""
+        self._call = None
+        return bool(self._buffer)

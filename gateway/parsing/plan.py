@@ -1,0 +1,120 @@
+"""How the text of a chat answer is taken apart: first the thought, then the calls, the rest is content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gateway.parsing.events import CallArguments, CallBegin, CallEnd, Content, Event, Reasoning
+from gateway.parsing.forced import ArrayParser, NamedParser
+from gateway.parsing.reasoning.splitter import ReasoningFamily, ReasoningSplitter
+from gateway.parsing.tools.interface import ToolFamily, ToolParser, openai_id
+
+
+@dataclass(frozen=True, slots=True)
+class ParsePlan:
+    """One request's parsers. forced: "", "required" or "named"."""
+
+    reasoning: ReasoningFamily | None = None
+    separate_reasoning: bool = True
+    tools: ToolFamily | None = None
+    forced: str = ""
+    forced_name: str = ""
+    tool_names: tuple[str, ...] = ()
+    parallel: bool = True
+
+    @property
+    def plain(self) -> bool:
+        """Is all text content?"""
+        return self.reasoning is None and self.tools is None and not self.forced
+
+    @property
+    def keep_special(self) -> tuple[str, ...]:
+        """Special tokens the parsers must see."""
+        tags = (self.reasoning.begin, self.reasoning.end) if self.reasoning is not None else ()
+        return tags + (self.tools.keep_special if self.tools is not None else ())
+
+    def parser(self) -> AnswerParser:
+        """A parser for one choice."""
+        return AnswerParser(self)
+
+
+@dataclass(slots=True)
+class Call:
+    """One tool call as far as it has come."""
+
+    id: str
+    name: str
+    arguments: list[str] = field(default_factory=list)
+    whole: bool = False
+
+
+class AnswerParser:
+    """Parses one choice and remembers what it found."""
+
+    def __init__(self, plan: ParsePlan) -> None:
+        self._separate = plan.separate_reasoning
+        self._splitter = ReasoningSplitter(plan.reasoning) if plan.reasoning is not None else None
+        self._tools = _tool_parser(plan)
+        self._family = plan.tools
+        self._parallel = plan.parallel
+        self.content: list[str] = []
+        self.reasoning: list[str] = []
+        self.calls: list[Call] = []
+
+    def feed(self, text: str) -> list[Event]:
+        """What the next piece of text brings."""
+        events: list[Event] = [Content(text)]
+        if self._splitter is not None:
+            events = self._splitter.feed(text)
+        return self._keep(self._through_tools(events))
+
+    def finish(self) -> list[Event]:
+        """What was held back."""
+        events = self._through_tools(self._splitter.finish() if self._splitter is not None else [])
+        if self._tools is not None:
+            events += self._tools.finish()
+        return self._keep(events)
+
+    @property
+    def called(self) -> bool:
+        """Is there a whole call, and none that was cut?"""
+        return bool(self.calls) and all(call.whole for call in self.calls)
+
+    def _through_tools(self, events: Iterable[Event]) -> list[Event]:
+        found: list[Event] = []
+        for event in events:
+            if isinstance(event, Content) and self._tools is not None:
+                found += self._tools.feed(event.text)
+            elif isinstance(event, Reasoning) and not self._separate:
+                found.append(Content(event.text))
+            else:
+                found.append(event)
+        return found
+
+    def _keep(self, events: list[Event]) -> list[Event]:
+        kept: list[Event] = []
+        for event in events:
+            if isinstance(event, CallBegin | CallArguments | CallEnd) and event.index > 0 and not self._parallel:
+                continue
+            kept.append(event)
+            if isinstance(event, Content):
+                self.content.append(event.text)
+            elif isinstance(event, Reasoning):
+                self.reasoning.append(event.text)
+            elif isinstance(event, CallBegin):
+                make_id = self._family.make_id if self._family is not None else openai_id
+                self.calls.append(Call(make_id(), event.name))
+            elif isinstance(event, CallArguments):
+                self.calls[event.index].arguments.append(event.text)
+            else:
+                self.calls[event.index].whole = True
+        return kept
+
+
+def _tool_parser(plan: ParsePlan) -> ToolParser | None:
+    if plan.forced == "named":
+        return NamedParser(plan.forced_name)
+    if plan.forced:
+        return ArrayParser()
+    return plan.tools.make() if plan.tools is not None else None

@@ -1,0 +1,93 @@
+"""Takes a thought apart from the answer that follows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.parsing.events import Content, Event, Reasoning
+from gateway.parsing.markers import held_tail
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningFamily:
+    """Tags around a thought. starts_inside: the answer begins in the thought, without the opening tag."""
+
+    name: str
+    begin: str
+    end: str
+    starts_inside: bool
+
+
+class ReasoningSplitter:
+    """Reads one answer. White space around the tags belongs to neither part."""
+
+    def __init__(self, family: ReasoningFamily) -> None:
+        self._family = family
+        self._buffer = ""
+        self._at = "start"
+
+    @property
+    def thinking(self) -> bool:
+        """Is the thought still going on?"""
+        return self._at == "inside" or (self._at == "start" and self._family.starts_inside)
+
+    def feed(self, text: str) -> list[Event]:
+        """What the next piece of text brings; a piece may end anywhere."""
+        self._buffer += text
+        events: list[Event] = []
+        while self._step(events):
+            pass
+        return events
+
+    def finish(self) -> list[Event]:
+        """What was held back, at the end of the text."""
+        rest, self._buffer = self._buffer, ""
+        if not rest or self._at == "gap":
+            return []
+        if self.thinking:
+            return [Reasoning(rest)] if rest.strip() else []
+        return [Content(rest)]
+
+    def _step(self, events: list[Event]) -> bool:
+        if self._at == "start":
+            return self._start()
+        if self._at == "inside":
+            return self._inside(events)
+        if self._at == "gap":
+            self._buffer = self._buffer.lstrip()
+            if not self._buffer:
+                return False
+            self._at = "answer"
+        if self._buffer:
+            events.append(Content(self._buffer))
+            self._buffer = ""
+        return False
+
+    def _start(self) -> bool:
+        begin = self._family.begin
+        text = self._buffer.lstrip()
+        if text.startswith(begin):
+            self._buffer = text[len(begin) :].lstrip()
+            self._at = "inside"
+            return True
+        if begin.startswith(text):
+            return False
+        if self._family.starts_inside:
+            self._buffer = text
+        self._at = "inside" if self._family.starts_inside else "answer"
+        return True
+
+    def _inside(self, events: list[Event]) -> bool:
+        end = self._family.end
+        at = self._buffer.find(end)
+        if at >= 0:
+            thought = self._buffer[:at].rstrip()
+            self._buffer = self._buffer[at + len(end) :]
+            self._at = "gap"
+        else:
+            keep = held_tail(self._buffer, (end,))
+            thought = self._buffer[: len(self._buffer) - keep].rstrip()
+            self._buffer = self._buffer[len(thought) :]
+        if thought:
+            events.append(Reasoning(thought))
+        return at >= 0

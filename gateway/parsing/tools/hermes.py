@@ -1,0 +1,104 @@
+"""Hermes and Qwen: `<tool_call>{"name": …, "arguments": …}</tool_call>`, text before, between and after."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gateway.parsing.events import Content, Event
+from gateway.parsing.json_call import JsonCall
+from gateway.parsing.markers import held_tail
+from gateway.parsing.tools.interface import ToolFamily, ToolParser
+
+_BEGIN, _END = "<tool_call>", "</tool_call>"
+
+
+class HermesParser(ToolParser):
+    """States: in text, in a call's object, between the object and its end tag. White space around calls is dropped."""
+
+    def __init__(self) -> None:
+        self._buffer = ""
+        self._call: JsonCall | None = None
+        self._closing = False
+        self._count = 0
+
+    def feed(self, text: str) -> list[Event]:
+        """See ToolParser."""
+        self._buffer += text
+        events: list[Event] = []
+        while self._step(events):
+            pass
+        return events
+
+    def finish(self) -> list[Event]:
+        """See ToolParser."""
+        rest, self._buffer = self._buffer, ""
+        if self._call is not None or self._closing or (not rest.strip() and self._count):
+            return []
+        return [Content(rest)] if rest else []
+
+    def _step(self, events: list[Event]) -> bool:
+        if self._closing:
+            return self._skip_to_end()
+        if self._call is not None:
+            return self._in_call(self._call, events)
+        return self._in_text(events)
+
+    def _in_text(self, events: list[Event]) -> bool:
+        at = self._buffer.find(_BEGIN)
+        if at < 0:
+            keep = held_tail(self._buffer, (_BEGIN,))
+            text = self._buffer[: len(self._buffer) - keep]
+            trailing = len(text) - len(text.rstrip())
+            cut = len(text) - trailing
+            self._say(text[:cut], events)
+            self._buffer = self._buffer[cut:]
+            return False
+        self._say(self._buffer[:at].rstrip(), events)
+        self._buffer = self._buffer[at + len(_BEGIN) :]
+        self._call = JsonCall(self._count)
+        return True
+
+    def _say(self, text: str, events: list[Event]) -> None:
+        if text:
+            events.append(Content(text))
+
+    def _in_call(self, call: JsonCall, events: list[Event]) -> bool:
+        consumed, found = call.feed(self._buffer)
+        events += found
+        self._buffer = self._buffer[consumed:]
+        if not call.done and not call.broken:
+            return False
+        self._count += call.begun
+        self._call, self._closing = None, True
+        return True
+
+    def _skip_to_end(self) -> bool:
+        at = self._buffer.find(_END)
+        if at < 0:
+            nested = self._buffer.find(_BEGIN)
+            if nested >= 0:
+                self._buffer = self._buffer[nested:]
+                self._closing = False
+                return True
+            self._buffer = self._buffer[len(self._buffer) - held_tail(self._buffer, (_END, _BEGIN)) :]
+            return False
+        self._buffer = self._buffer[at + len(_END) :].lstrip()
+        self._closing = False
+        return True
+
+
+def _structural_tag(functions: Sequence[Mapping[str, Any]]) -> str:
+    tags = [
+        {
+            "begin": f'{_BEGIN}\n{{"name": "{function["name"]}", "arguments": ',
+            "content": {"type": "json_schema", "json_schema": function["parameters"]},
+            "end": f"}}\n{_END}",
+        }
+        for function in functions
+    ]
+    return json.dumps({"type": "structural_tag", "format": {"type": "triggered_tags", "triggers": [_BEGIN], "tags": tags}})
+
+
+HERMES = ToolFamily("hermes", HermesParser, keep_special=(_BEGIN, _END), structural_tag=_structural_tag)

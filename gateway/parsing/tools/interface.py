@@ -1,0 +1,44 @@
+"""What a family of tool-calling models looks like to the gateway."""
+
+from __future__ import annotations
+
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.parsing.events import Event
+
+
+class ToolParser(ABC):
+    """Reads one answer. Calls are numbered from 0 in order of appearance."""
+
+    @abstractmethod
+    def feed(self, text: str) -> list[Event]:
+        """What the next piece of text brings; a piece may end anywhere."""
+
+    @abstractmethod
+    def finish(self) -> list[Event]:
+        """What was held back, at the end of the text. A call that is not whole gets no CallEnd."""
+
+
+def openai_id() -> str:
+    """An id for a call, in the OpenAI shape."""
+    return "call_" + secrets.token_hex(12)
+
+
+def no_tag(functions: Sequence[Mapping[str, Any]]) -> str | None:
+    """For families whose calls no structural tag can describe."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFamily:
+    """keep_special: special tokens the parser must see in the text. structural_tag: a grammar for strict functions."""
+
+    name: str
+    make: Callable[[], ToolParser]
+    keep_special: tuple[str, ...] = ()
+    make_id: Callable[[], str] = openai_id
+    structural_tag: Callable[[Sequence[Mapping[str, Any]]], str | None] = no_tag

@@ -1,0 +1,100 @@
+"""Llama 3 JSON: an answer that is one object, or several with `;` between, after an optional `<|python_tag|>`."""
+
+from __future__ import annotations
+
+from gateway.parsing.events import Content, Event
+from gateway.parsing.json_call import JsonCall
+from gateway.parsing.markers import held_tail
+from gateway.parsing.tools.interface import ToolFamily, ToolParser
+
+_TAG = "<|python_tag|>"
+
+
+class Llama3Parser(ToolParser):
+    """An answer that starts with `{` may be a call: it is held until its name shows, or shows that it is text."""
+
+    def __init__(self) -> None:
+        self._buffer = ""
+        self._call: JsonCall | None = None
+        self._raw = ""
+        self._count = 0
+        self._text = False
+
+    def feed(self, text: str) -> list[Event]:
+        """See ToolParser."""
+        self._buffer += text
+        events: list[Event] = []
+        while self._step(events):
+            pass
+        return events
+
+    def finish(self) -> list[Event]:
+        """See ToolParser."""
+        rest, self._buffer = self._buffer, ""
+        call = self._call
+        if call is not None and not call.begun and not self._count:
+            rest = self._raw + rest
+        elif call is not None or (self._count and not self._text):
+            return []
+        return [Content(rest)] if rest else []
+
+    def _step(self, events: list[Event]) -> bool:
+        if self._call is not None:
+            return self._in_call(self._call, events)
+        if self._text:
+            return self._in_text(events)
+        stripped = self._buffer.lstrip(" \t\r\n;" if self._count else " \t\r\n")
+        if not stripped:
+            return False
+        if stripped.startswith("{"):
+            self._buffer, self._raw = stripped, ""
+            self._call = JsonCall(self._count)
+            return True
+        if _TAG.startswith(stripped[: len(_TAG)]):
+            if len(stripped) < len(_TAG):
+                return False
+            self._buffer = stripped[len(_TAG) :]
+            return True
+        if self._count:
+            self._buffer = ""
+            return False
+        self._text = True
+        return True
+
+    def _in_text(self, events: list[Event]) -> bool:
+        """After leading text only the tag can begin a call."""
+        at = self._buffer.find(_TAG)
+        if at >= 0:
+            head = self._buffer[:at].rstrip()
+            self._buffer = self._buffer[at + len(_TAG) :]
+            self._text = False
+        else:
+            keep = held_tail(self._buffer, (_TAG,))
+            head, self._buffer = self._buffer[: len(self._buffer) - keep], self._buffer[len(self._buffer) - keep :]
+        if head:
+            events.append(Content(head))
+        return at >= 0
+
+    def _in_call(self, call: JsonCall, events: list[Event]) -> bool:
+        consumed, found = call.feed(self._buffer)
+        self._raw += self._buffer[:consumed]
+        self._buffer = self._buffer[consumed:]
+        events += found
+        if call.broken:
+            self._call = None
+            if call.begun or self._count:
+                self._count += call.begun
+                self._buffer = ""
+            else:
+                self._buffer = self._raw + self._buffer
+                self._text = True
+                return True
+            return False
+        if call.done:
+            self._count += 1
+            self._call = None
+            return True
+        return False
+
+
+LLAMA3 = ToolFamily("llama3", Llama3Parser, keep_special=(_TAG,))

@@ -1,0 +1,97 @@
+"""From a request to token ids and the limits that follow from them."""
+
+from __future__ import annotations
+
+from gateway.clients.tokenizer import TokenizerClient
+from gateway.flight.flight import Flight
+from gateway.flight.spec import ChatPrompt, GenerateSpec, IdsPrompt, TextPrompt
+from gateway.models import ModelCatalog, ModelLimits
+from services.common.errors import ContextLengthExceeded, InvalidRequest
+
+
+class Preparer:
+    """Encodes prompts and checks what only token counts can tell."""
+
+    def __init__(self, tokenizer: TokenizerClient, models: ModelCatalog) -> None:
+        self._tokenizer = tokenizer
+        self._models = models
+
+    async def prepare(self, flight: Flight) -> None:
+        """Fill in the flight's prompt ids, its room for output and the ids its parsers ask for."""
+        spec = flight.spec
+        model = self._models.resolve(spec.model)
+        limits = self._models.limits(model)
+        flight.prompt_ids = await self._encode(spec, model, flight.remaining_s())
+        _check_ids(spec, flight.prompt_ids, limits)
+        flight.max_new_tokens = _room(spec, len(flight.prompt_ids), limits)
+        await self._special(flight, model)
+
+    async def _encode(self, spec: GenerateSpec, model: str, timeout_s: float | None) -> list[int]:
+        prompt, request_id = spec.prompt, spec.request_id
+        if isinstance(prompt, IdsPrompt):
+            return list(prompt.token_ids)
+        if isinstance(prompt, TextPrompt):
+            [ids] = await self._tokenizer.encode(
+                model, [prompt.text], add_special=prompt.add_special, request_id=request_id, timeout_s=timeout_s
+            )
+            return ids
+        return await self._tokenizer.render_chat(model, prompt, request_id=request_id, timeout_s=timeout_s)
+
+    async def _special(self, flight: Flight, model: str) -> None:
+        keep = flight.spec.stops.keep_special_tokens
+        constraint = flight.spec.constraint
+        after = constraint.after_text if constraint is not None else ""
+        if not keep and not after:
+            return
+        known = (await self._tokenizer.info(model, timeout_s=flight.remaining_s())).special_tokens
+        flight.keep_special_ids = tuple(known[text] for text in keep if text in known)
+        if after:
+            if after in known:
+                flight.begin_after_ids = (known[after],)
+            else:
+                [ids] = await self._tokenizer.encode(
+                    model, [after], add_special=False, request_id=flight.spec.request_id, timeout_s=flight.remaining_s()
+                )
+                flight.begin_after_ids = tuple(ids)
+
+
+def _prompt_field(spec: GenerateSpec) -> str:
+    return "messages" if isinstance(spec.prompt, ChatPrompt) else spec.prompt_field
+
+
+def _check_ids(spec: GenerateSpec, ids: list[int], limits: ModelLimits) -> None:
+    field = _prompt_field(spec)
+    if not ids:
+        raise InvalidRequest(f"{field} has no tokens", field=field)
+    if not limits.vocab_size:
+        return
+    if max(ids) >= limits.vocab_size:
+        place = next(i for i, token in enumerate(ids) if token >= limits.vocab_size)
+        message = f"{field}[{place}] is {ids[place]}, the vocabulary has {limits.vocab_size} tokens"
+        raise InvalidRequest(message, field=field)
+    for name, tokens in (("logit_bias", [t for t, _ in spec.sampling.logit_bias]), ("stop_token_ids", spec.stops.token_ids)):
+        for token in tokens:
+            if token >= limits.vocab_size:
+                raise InvalidRequest(f"{name}: {token} is not a token, the vocabulary has {limits.vocab_size}", field=name)
+    if spec.logprobs is not None and any(token >= limits.vocab_size for token in spec.logprobs.ids):
+        raise InvalidRequest(f"token_ids_logprob: the vocabulary has {limits.vocab_size} tokens", field="token_ids_logprob")
+
+
+def _room(spec: GenerateSpec, prompt: int, limits: ModelLimits) -> int:
+    """Tokens the answer may have. A limit that was asked for is kept or refused, never cut."""
+    field, asked, default = _prompt_field(spec), spec.stops.max_new_tokens, spec.stops.default_max_new_tokens
+    if not limits.room:
+        return asked or default or 1
+    left = limits.room - prompt
+    if left < 1:
+        message = f"the {limits.bound_by} is {limits.room} tokens, {field} has {prompt} and needs room for at least one more"
+        raise ContextLengthExceeded(message, field=field)
+    if asked is not None and asked > left:
+        message = (
+            f"the {limits.bound_by} is {limits.room} tokens; {prompt + asked} were requested"
+            f" ({prompt} in {field}, {asked} for the answer)"
+        )
+        raise ContextLengthExceeded(message, field=field)
+    if asked is not None:
+        return asked
+    return left if default is None else min(default, left)
