@@ -211,7 +211,7 @@ class Registry:
         worker.report_load(report)
 
     async def wait_for_change(self, timeout_s: float) -> bool:
-        """Waits until a worker appears, leaves or changes. False if nothing did in time."""
+        """Waits until a worker appears, leaves or changes, or a draining one is empty. False if nothing did in time."""
         event = self._changed
         try:
             async with asyncio.timeout(timeout_s):
@@ -280,3 +280,5 @@ class Registry:
 
     def _ended(self, worker: Worker, outcome: Outcome) -> None:
         self.outcomes[worker.id, outcome] += 1
+        if worker.state is WorkerState.DRAINING and not worker.in_flight.requests:
+            self._wake()
