@@ -20,7 +20,7 @@ _FIRST_STRIDE = 32
 class PrefixTree:
     """Which worker holds which blocks, per tier. A block counts as held if any tier has it.
 
-    Memory: one table entry per distinct block, about 130 bytes with CPython's dict and boxed hashes, whatever the
+    Memory: one table entry per distinct block, about 95 bytes with CPython's dict and boxed hashes, whatever the
     number of workers (see benchmarks/prefix_tree.py).
     """
 
