@@ -8,7 +8,6 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from protos.detokenizer.v1 import detokenizer_pb2_grpc
 from services.common import log as logs
 from services.common.config import ConfigError, load_or_exit
 from services.common.metrics import Metrics
@@ -28,7 +27,7 @@ async def serve(config: DetokenizerConfig) -> int:
     host = ServiceHost(config, [SERVICE_NAME], metrics=metrics)
     tokens, digest = load_token_bytes(files), tokenizer_digest(files)
     servicer = DetokenizerServicer(config, tokens, digest, metrics)
-    detokenizer_pb2_grpc.add_DetokenizerServicer_to_server(servicer, host.server)  # type: ignore[no-untyped-call]
+    servicer.register(host.server)
     await host.start()
     log.info("loaded", extra={"model": config.model_name, "tokens": tokens.vocab_size, "digest": digest, "max_states": config.max_states})
     gc.collect()

@@ -44,6 +44,10 @@ class DetokenizerServicer(pb_grpc.DetokenizerServicer):
         self._draining = False
         self._left = asyncio.Event()
 
+    def register(self, server: grpc.aio.Server) -> None:
+        """Serve calls of this server."""
+        pb_grpc.add_DetokenizerServicer_to_server(self, server)  # type: ignore[no-untyped-call]
+
     async def Session(self, request_iterator: AsyncIterator[pb.ToDetok], context: Any) -> None:
         """See the contract. Ends when the peer half-closes and everything was sent."""
         if self._draining:

@@ -8,7 +8,6 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from protos.tokenizer.v1 import tokenizer_pb2_grpc
 from services.common import log as logs
 from services.common.config import ConfigError, load_or_exit
 from services.common.metrics import Metrics
@@ -27,7 +26,7 @@ async def serve(config: TokenizerConfig) -> int:
     metrics = Metrics("tokenizer")
     host = ServiceHost(config, [SERVICE_NAME], metrics=metrics)
     servicer = TokenizerServicer(config, model, metrics)
-    tokenizer_pb2_grpc.add_TokenizerServicer_to_server(servicer, host.server)  # type: ignore[no-untyped-call]
+    servicer.register(host.server)
     await host.start()
     template = model.templates.default.origin if model.templates.default is not None else "none"
     log.info(

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+import grpc
 from jinja2 import TemplateError
 
 from protos.tokenizer.v1 import tokenizer_pb2 as pb
@@ -46,6 +47,10 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
         self._renderers = ThreadPoolExecutor(_RENDER_THREADS, "render")
         self._calls = 0
         self._last_call = 0.0
+
+    def register(self, server: grpc.aio.Server) -> None:
+        """Serve calls of this server."""
+        pb_grpc.add_TokenizerServicer_to_server(self, server)  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
         """Let go of the threads."""
