@@ -25,10 +25,17 @@ class GivenUp(Exception):
 class Supervisor:
     """Owns the children. `failure` is set to an exception when one is given up."""
 
-    def __init__(self, specs: Sequence[ChildSpec], say: Say, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        specs: Sequence[ChildSpec],
+        say: Say,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        after_drain_s: float = _AFTER_DRAIN_S,
+    ) -> None:
         self._read_end, self._write_end = os.pipe()  # only this process holds the write end
         self.children = [Child(spec, self._read_end, say) for spec in specs]
-        self._say, self._clock = say, clock
+        self._say, self._clock, self._after_drain_s = say, clock, after_drain_s
         self._stopping = False
         self._hurry = asyncio.Event()
         self._keepers: list[asyncio.Task[None]] = []
@@ -76,7 +83,7 @@ class Supervisor:
         await asyncio.gather(*self._keepers, return_exceptions=True)
         clean = True
         for _, stage in itertools.groupby(sorted(self.children, key=_stage), key=_stage):
-            clean &= await self._stop_stage(list(stage), drain_timeout + _AFTER_DRAIN_S)
+            clean &= await self._stop_stage(list(stage), drain_timeout + self._after_drain_s)
         os.close(self._write_end)
         os.close(self._read_end)
         return clean
