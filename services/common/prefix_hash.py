@@ -12,8 +12,13 @@ import sys
 from array import array
 from collections.abc import Sequence
 from struct import Struct
+from typing import TYPE_CHECKING
 
 from xxhash import xxh3_64_intdigest
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 BLOCK_SIZE = 16
 _LENGTH = Struct("<I")
@@ -26,10 +31,10 @@ def root_hash(model_digest: str | bytes, adapter_digest: str | bytes = b"", cach
     for part in (model_digest, adapter_digest, cache_salt, extra_key):
         raw = part.encode() if isinstance(part, str) else bytes(part)
         parts += [_LENGTH.pack(len(raw)), raw]
-    return xxh3_64_intdigest(b"".join(parts))
+    return int(xxh3_64_intdigest(b"".join(parts)))
 
 
-def block_hashes(parent: int, token_ids: Sequence[int], block_size: int = BLOCK_SIZE) -> list[int]:
+def block_hashes(parent: int, token_ids: Sequence[int] | npt.NDArray[np.int32], block_size: int = BLOCK_SIZE) -> list[int]:
     """Hashes of the complete blocks of `token_ids`, of which the first follows `parent`.
 
     A tail shorter than a block has no hash. Ids are in [0, 2**32); lists and NumPy integer arrays are fastest.
@@ -43,9 +48,9 @@ def block_hashes(parent: int, token_ids: Sequence[int], block_size: int = BLOCK_
     return hashes
 
 
-def _little_endian(token_ids: Sequence[int]) -> bytes:
-    if hasattr(token_ids, "dtype"):
-        return bytes(token_ids.astype("<u4", copy=False).tobytes())
+def _little_endian(token_ids: Sequence[int] | npt.NDArray[np.int32]) -> bytes:
+    if not isinstance(token_ids, Sequence):
+        return token_ids.astype("<u4", copy=False).tobytes()
     ids = array("I", token_ids)
     if sys.byteorder == "big":
         ids.byteswap()

@@ -1,0 +1,88 @@
+"""The free list of cache slots, by page."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from services.scheduler.core.plan import IntArray
+
+_LEAST_WINDOW = 1024
+
+
+class PageAllocator:
+    """Hands out pages of `page_size` slots; page p covers slots [p * page_size, (p + 1) * page_size).
+
+    Page 0 is never handed out: slot 0 takes the writes of padding. The free pages are a bitmap that is searched
+    onwards from where the last search ended, so that one allocation comes out as one ascending run where there is one.
+    """
+
+    def __init__(self, num_slots: int, page_size: int = 1) -> None:
+        """Slots 1..num_slots are usable; a last page that would not be whole is left out."""
+        self.page_size = page_size
+        self.num_pages = (num_slots + 1) // page_size - 1
+        if self.num_pages < 1:
+            raise ValueError(f"a pool of {num_slots} slots has no whole page of {page_size}")
+        self._free = np.ones(self.num_pages + 1, np.bool_)
+        self._free[0] = False
+        self._last_index = np.zeros(self.num_pages + 1, np.int32)  # scratch: finds a page named twice without sorting
+        self._cursor = 1
+        self.free_pages = self.num_pages
+
+    @property
+    def capacity(self) -> int:
+        """Tokens the pool holds at most."""
+        return self.num_pages * self.page_size
+
+    @property
+    def free_tokens(self) -> int:
+        return self.free_pages * self.page_size
+
+    def allocate(self, count: int) -> IntArray | None:
+        """`count` pages, ascending if they form one run, or None if fewer are free."""
+        if count > self.free_pages:
+            return None
+        pages = self._search(count)
+        self._free[pages] = False
+        self.free_pages -= count
+        if count:
+            self._cursor = int(pages[-1]) + 1
+        return pages
+
+    def free(self, pages: IntArray) -> None:
+        """Take pages back. Raises ValueError if one is free already or was never handed out."""
+        if not pages.size:
+            return
+        if int(pages.min()) < 1 or int(pages.max()) > self.num_pages or self._free[pages].any():
+            raise ValueError("a page was given back that was not in use")
+        order = np.arange(pages.size, dtype=np.int32)
+        self._last_index[pages] = order
+        if not np.array_equal(self._last_index[pages], order):
+            raise ValueError("a page was given back twice at once")
+        self._free[pages] = True
+        self.free_pages += pages.size
+
+    def free_page_ids(self) -> IntArray:
+        """All free pages, ascending; for integrity checks."""
+        return np.flatnonzero(self._free).astype(np.int32)
+
+    def _search(self, count: int) -> IntArray:
+        straight = self._free[self._cursor : self._cursor + count]
+        if straight.size == count and straight.all():
+            return np.arange(self._cursor, self._cursor + count, dtype=np.int32)
+        window = max(_LEAST_WINDOW, 4 * count)
+        parts: list[IntArray] = []
+        missing = count
+        start, end = self._cursor, self.num_pages + 1
+        while missing:
+            if start >= end:
+                start, end = 1, self._cursor
+            stop = min(start + window, end)
+            found = (np.flatnonzero(self._free[start:stop]) + start).astype(np.int32)
+            if found.size >= count:
+                runs = np.flatnonzero(found[count - 1 :] - found[: found.size - count + 1] == count - 1)
+                if runs.size:
+                    return found[runs[0] : runs[0] + count]
+            parts.append(found[:missing])
+            missing -= parts[-1].size
+            start = stop
+        return np.concatenate(parts)

@@ -1,0 +1,286 @@
+"""Prefixes as a radix tree: shared beginnings are stored once, whatever requests they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from heapq import heappop, heappush
+
+import numpy as np
+
+from services.common.prefix_hash import BLOCK_SIZE, block_hashes
+from services.scheduler.cache.events import Cleared, EventLog, Removed, Stored
+from services.scheduler.cache.eviction import EvictionPolicy, Score
+from services.scheduler.cache.interface import PrefixMatch, Slots
+from services.scheduler.cache.node import Node
+from services.scheduler.core.plan import IntArray
+
+_EMPTY: IntArray = np.empty(0, np.int32)
+
+
+class RadixCache:
+    """The tree compares tokens, never hashes. Every namespace has its own root.
+
+    Eviction is a heap with lazy entries: a node's entry counts while its number is the node's `ticket`, and a score
+    that went up since is corrected when the entry surfaces. So using a prefix costs nothing there.
+    """
+
+    enabled = True
+
+    def __init__(
+        self, policy: EvictionPolicy, root_hash: Callable[[Hashable], int], events: EventLog, page_size: int = 1, groups: int = 1
+    ) -> None:
+        self._policy = policy
+        self._root_hash = root_hash
+        self._events = events
+        self._page = page_size
+        self._groups = groups
+        self._roots: dict[Hashable, Node] = {}
+        self._heap: list[tuple[Score, int, Node]] = []
+        self._tickets = 0
+        self._now = 0
+        self._size = 0  # nodes, roots apart
+        self.version = 0
+        self.evictable_tokens = 0
+        self.protected_tokens = 0
+
+    # ------------------------------------------------------------------ reading
+
+    def match(self, namespace: Hashable, ids: IntArray) -> PrefixMatch:
+        self._now += 1
+        node = self._root(namespace)
+        for child, shared in self._walk(node, ids):
+            node = child if shared == child.tokens.size else self._split(child, shared)
+            self._use(node)
+        return PrefixMatch(node, node.end)
+
+    def peek(self, namespace: Hashable, ids: IntArray) -> int:
+        root = self._roots.get(namespace)
+        return sum(shared for _, shared in self._walk(root, ids)) if root else 0
+
+    def path(self, namespace: Hashable, ids: IntArray) -> tuple[int, ...]:
+        root = self._roots.get(namespace)
+        return (id(root), *(id(node) for node, shared in self._walk(root, ids) if shared)) if root else ()
+
+    def touch(self, namespace: Hashable, ids: IntArray) -> None:
+        root = self._roots.get(namespace)
+        self._now += 1
+        for child, _ in self._walk(root, ids) if root else ():
+            self._use(child)
+
+    def slots(self, node: Node, start: int) -> Slots:
+        parts: list[Slots] = []
+        current: Node | None = node
+        while current is not None and current.end > start:
+            skip = max(start - current.start, 0)
+            parts.append(tuple(slots[skip:] for slots in current.slots))
+            current = current.parent
+        if not parts:
+            return (_EMPTY,) * self._groups
+        parts.reverse()
+        return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
+
+    def nodes(self) -> Iterator[Node]:
+        """Every node but the roots, parents first."""
+        stack = [child for root in self._roots.values() for child in root.children.values()]
+        while stack:
+            node = stack.pop()
+            yield node
+            stack.extend(node.children.values())
+
+    def blocks(self) -> list[Stored]:
+        """All blocks, as events that would build this state from nothing."""
+        return [Stored(node.parent.tail_hash, tuple(node.blocks)) for node in self.nodes() if node.blocks and node.parent]
+
+    # ------------------------------------------------------------------ changing
+
+    def insert(self, node: Node, ids: IntArray, slots: Slots, priority: int = 0) -> tuple[Node, int]:
+        self._now += 1
+        first = node.end
+        for child, shared in self._walk(node, ids, first):
+            node = child if shared == child.tokens.size else self._split(child, shared)
+            node.priority = max(node.priority, priority)
+            self._use(node)
+        present = node.end
+        if present < ids.size:
+            node = self._add_leaf(node, ids, tuple(own[present - first :] for own in slots), priority)
+        return node, present
+
+    def lock(self, node: Node, hit: bool = False) -> None:
+        current: Node | None = node
+        while current is not None:
+            if current.locks == 0 and current.parent is not None:
+                self.evictable_tokens -= current.tokens.size
+                self.protected_tokens += current.tokens.size
+                current.ticket = -1
+            current.locks += 1
+            current.hits += hit
+            current = current.parent
+
+    def unlock(self, node: Node) -> None:
+        if node.locks < 1:
+            raise ValueError("a prefix was unlocked that is not locked")
+        current: Node | None = node
+        while current is not None:
+            current.locks -= 1
+            if current.locks == 0 and current.parent is not None:
+                self.evictable_tokens += current.tokens.size
+                self.protected_tokens -= current.tokens.size
+                self._offer(current)
+            root, current = current, current.parent
+        self._drop_if_bare(root)
+
+    def evict(self, tokens: int) -> Slots:
+        taken: list[Slots] = []
+        removed: list[int] = []
+        while tokens > 0 and self._heap:
+            score, ticket, node = heappop(self._heap)
+            if node.ticket != ticket:
+                continue
+            if self._policy.score(node) != score:
+                self._offer(node)
+                continue
+            stay = max(node.start, self._policy.keep(node), node.end - self._whole_pages(tokens))
+            tokens -= node.end - stay
+            taken.append(self._cut(node, stay, removed))
+        if removed:
+            self._events.add(Removed(tuple(removed)))
+        return self._joined(taken)
+
+    def clear(self) -> Slots:
+        if self.protected_tokens:
+            return self.evict(self.evictable_tokens)
+        taken = [node.slots for node in self.nodes()]
+        for node in self.nodes():
+            node.ticket = -1
+        self._roots = {name: root for name, root in self._roots.items() if root.locks}
+        for root in self._roots.values():
+            root.children.clear()
+        self._heap.clear()
+        self._size = 0
+        self.evictable_tokens = 0
+        self.version += 1
+        self._events.add(Cleared())
+        return self._joined(taken)
+
+    # ------------------------------------------------------------------ inside
+
+    def _key(self, ids: IntArray, at: int) -> int | bytes:
+        return int(ids[at]) if self._page == 1 else ids[at : at + self._page].tobytes()
+
+    def _whole_pages(self, tokens: int) -> int:
+        return -(-tokens // self._page) * self._page
+
+    def _walk(self, node: Node, ids: IntArray, at: int = 0) -> Iterator[tuple[Node, int]]:
+        """Children along `ids` from position `at`, each with the number of its tokens that agree (whole pages)."""
+        while at + self._page <= ids.size:
+            child = node.children.get(self._key(ids, at))
+            if child is None:
+                return
+            shared = _common(child.tokens, ids[at : at + child.tokens.size]) // self._page * self._page
+            yield child, shared
+            if shared < child.tokens.size:
+                return
+            at += shared
+            node = child
+
+    def _root(self, namespace: Hashable) -> Node:
+        root = self._roots.get(namespace)
+        if root is None:
+            root = self._roots[namespace] = Node(namespace, None, _EMPTY, (_EMPTY,) * self._groups, self._now)
+            if self._events.enabled:
+                root.tail_hash = self._root_hash(namespace)
+        return root
+
+    def _drop_if_bare(self, root: Node) -> None:
+        if not root.children and root.locks == 0 and self._roots.get(root.namespace) is root:
+            del self._roots[root.namespace]
+
+    def _use(self, node: Node) -> None:
+        node.last_used = self._now
+        if self._policy.use_lowers_score and node.ticket >= 0:
+            self._offer(node)
+
+    def _offer(self, node: Node) -> None:
+        """Enter an unlocked leaf into the heap, with its present score."""
+        node.ticket = -1
+        if node.locks or node.children or node.parent is None:
+            return
+        if len(self._heap) > 64 + 4 * self._size:
+            self._heap = sorted(entry for entry in self._heap if entry[2].ticket == entry[1])
+        self._tickets += 1
+        node.ticket = self._tickets
+        heappush(self._heap, (self._policy.score(node), self._tickets, node))
+
+    def _split(self, node: Node, at: int) -> Node:
+        """Cut `node` after its first `at` tokens; returns the new upper part."""
+        parent = node.parent
+        assert parent is not None
+        upper = Node(node.namespace, parent, node.tokens[:at], tuple(slots[:at] for slots in node.slots), node.created)
+        upper.last_used, upper.hits, upper.priority = node.last_used, node.hits, node.priority
+        upper.locks, upper.high_water = node.locks, node.high_water
+        kept = upper.end // BLOCK_SIZE - parent.end // BLOCK_SIZE
+        upper.blocks, node.blocks = node.blocks[:kept], node.blocks[kept:]
+        upper.tail_hash = upper.blocks[-1] if upper.blocks else parent.tail_hash
+        self._size += 1
+        parent.children[self._key(node.tokens, 0)] = upper
+        node.tokens, node.slots, node.parent = node.tokens[at:], tuple(slots[at:] for slots in node.slots), upper
+        upper.children[self._key(node.tokens, 0)] = node
+        return upper
+
+    def _add_leaf(self, parent: Node, ids: IntArray, slots: Slots, priority: int) -> Node:
+        leaf = Node(parent.namespace, parent, ids[parent.end :].copy(), tuple(own.copy() for own in slots), self._now)
+        leaf.priority = priority
+        if self._events.enabled:
+            first = parent.end // BLOCK_SIZE * BLOCK_SIZE
+            leaf.blocks = block_hashes(parent.tail_hash, ids[first:])
+            leaf.tail_hash = leaf.blocks[-1] if leaf.blocks else parent.tail_hash
+            if leaf.blocks:
+                self._events.add(Stored(parent.tail_hash, tuple(leaf.blocks)))
+        self._size += 1
+        parent.children[self._key(leaf.tokens, 0)] = leaf
+        parent.ticket = -1
+        above: Node | None = parent
+        while above is not None and above.high_water < leaf.end:
+            above.high_water = leaf.end
+            above = above.parent
+        self.evictable_tokens += leaf.tokens.size
+        self.version += 1
+        self._offer(leaf)
+        return leaf
+
+    def _cut(self, node: Node, stay: int, removed: list[int]) -> Slots:
+        """Remove what lies beyond position `stay` of an unlocked leaf, all of it if `stay` is its start."""
+        parent = node.parent
+        assert parent is not None
+        at = stay - node.start
+        gone = tuple(slots[at:] for slots in node.slots)
+        self.evictable_tokens -= node.tokens.size - at
+        self.version += 1
+        kept = stay // BLOCK_SIZE - parent.end // BLOCK_SIZE
+        removed.extend(reversed(node.blocks[kept:]))
+        if at:
+            node.blocks = node.blocks[:kept]
+            node.tail_hash = node.blocks[-1] if node.blocks else parent.tail_hash
+            node.tokens, node.slots, node.end = node.tokens[:at], tuple(slots[:at] for slots in node.slots), stay
+            self._offer(node)
+            return gone
+        self._size -= 1
+        node.ticket = -1
+        del parent.children[self._key(node.tokens, 0)]
+        self._offer(parent)
+        if parent.parent is None:
+            self._drop_if_bare(parent)
+        return gone
+
+    def _joined(self, parts: list[Slots]) -> Slots:
+        if not parts:
+            return (_EMPTY,) * self._groups
+        return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
+
+
+def _common(left: IntArray, right: IntArray) -> int:
+    """Length of the common beginning."""
+    size = min(left.size, right.size)
+    differs = left[:size] != right[:size]
+    first = int(differs.argmax()) if size else 0
+    return first if size and differs[first] else size

@@ -1,0 +1,65 @@
+"""Puts the scheduler's parts together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+from services.common.prefix_hash import root_hash
+from services.scheduler.cache.events import EventLog
+from services.scheduler.cache.eviction import make_policy
+from services.scheduler.cache.groups import CacheGroup
+from services.scheduler.cache.interface import PrefixCache
+from services.scheduler.cache.kv_cache import KvCache
+from services.scheduler.cache.no_cache import NoCache
+from services.scheduler.cache.radix_cache import RadixCache
+from services.scheduler.core.batch import Batch
+from services.scheduler.core.counters import Counters
+from services.scheduler.core.decisions import DecisionRing
+from services.scheduler.core.engine_changes import EngineChanges
+from services.scheduler.core.log_lines import LogLine
+from services.scheduler.core.messages import Namespace
+from services.scheduler.core.new_token_ratio import NewTokenRatio
+from services.scheduler.core.queue import WaitingQueue
+from services.scheduler.core.settings import SchedulerConfig
+from services.scheduler.core.state import State
+from services.scheduler.core.turn_output import OutputBuilder
+from services.scheduler.engine.interface import EngineInfo
+
+
+def build_state(
+    config: SchedulerConfig, info: EngineInfo, events: EventLog, clock: Callable[[], int], log: Callable[[LogLine], None]
+) -> State:
+    """Everything at its beginning. Raises ValueError for a configuration that names no known policy."""
+    policy = make_policy(config.radix_eviction_policy, config.radix_eviction_policy_config, info.page_size)
+    prefixes: PrefixCache = NoCache() if config.disable_radix_cache else RadixCache(policy, _root_hash(info), events, info.page_size)
+    group = CacheGroup("full", info.num_slots, info.max_rows, info.context_length, info.page_size)
+    return State(
+        config=config,
+        info=info,
+        clock=clock,
+        log=log,
+        cache=KvCache([group], prefixes, info.max_rows),
+        batch=Batch(info.max_rows, info.context_length),
+        queue=WaitingQueue(),
+        ratio=NewTokenRatio(
+            config.init_new_token_ratio,
+            config.schedule_conservativeness,
+            config.min_new_token_ratio_factor,
+            config.new_token_ratio_decay_steps,
+        ),
+        changes=EngineChanges(),
+        output=OutputBuilder(),
+        counters=Counters(),
+        decisions=DecisionRing(config.decision_ring_size),
+        live={},
+        running_bound=min(config.max_running_requests, info.max_rows),
+        chunk_bound=config.chunked_prefill_size,
+    )
+
+
+def _root_hash(info: EngineInfo) -> Callable[[Hashable], int]:
+    def of(namespace: Hashable) -> int:
+        assert isinstance(namespace, Namespace)
+        return root_hash(info.model_digest, namespace.adapter, namespace.cache_salt, namespace.extra_key)
+
+    return of

@@ -1,0 +1,149 @@
+"""Builds the prefill part of a step: continues the chunked prompt, then admits waiting choices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from services.scheduler.cache.interface import PrefixMatch
+from services.scheduler.core import forecast, lifecycle
+from services.scheduler.core.choice import Choice
+from services.scheduler.core.messages import FinishReason, Started
+from services.scheduler.core.plan import RowStart
+from services.scheduler.core.state import State
+from services.scheduler.core.step import PrefillPart
+
+
+class PrefillRound:
+    """One turn's attempt to prefill. `chunk_room` bounds the tokens of the step, -1 for no bound.
+
+    A waiting choice is admitted when its uncached prompt, its clipped output budget and one page fit into free and
+    evictable slots minus what running choices are expected to need. With nothing running the prompt alone must fit.
+    """
+
+    def __init__(self, state: State, chunk_room: int) -> None:
+        self._state = state
+        self._page = state.cache.page_size
+        self._chunk_room = chunk_room if chunk_room >= 0 else 1 << 62
+        self._prompt_room = max(state.config.max_prefill_tokens, state.info.context_length)
+        self._reserved = forecast.running_reservation(state) + forecast.chunked_reservation(state)
+        self.parts: list[PrefillPart] = []
+        self.started: list[Choice] = []  # for the first time
+        self.new_choices = 0
+        self.cached_tokens = 0
+
+    def continue_chunked(self) -> None:
+        """Plan the next chunk of the partly planned prompt, if there is one."""
+        choice = self._state.chunked
+        if choice is None:
+            return
+        start = int(self._state.batch.scheduled[choice.row])
+        count = self._chunk(choice.fill.size - start)
+        if count:
+            self._plan_part(choice, start, count)
+
+    def admit(self, candidates: Iterable[Choice]) -> None:
+        """Admit from `candidates` in their order until something does not fit."""
+        for choice in candidates:
+            if self._state.chunked is not None:
+                return
+            if _is_held(self._state, choice):
+                continue
+            reason = self._limit() or self._try(choice)
+            if reason:
+                self._state.decide("skip", choice, reason)
+                return
+
+    def _limit(self) -> str:
+        state = self._state
+        most = state.config.prefill_max_requests
+        if state.occupied >= state.running_bound or not state.cache.rows.free:
+            return "max_running_requests"
+        if most is not None and self.new_choices >= most:
+            return "prefill_max_requests"
+        return ""
+
+    def _try(self, choice: Choice) -> str:
+        """Admit the choice, or say what it does not fit into."""
+        state = self._state
+        match = state.cache.acquire(choice.request.namespace, choice.fill[: choice.match_limit])
+        uncached = choice.fill.size - match.length
+        alone = not self.parts and not state.occupied
+        needed = uncached + self._page + (0 if alone else forecast.output_estimate(state, choice))
+        if needed > state.cache.available_tokens - self._reserved:
+            state.cache.abandon(match)
+            if alone:
+                lifecycle.end(state, choice, FinishReason.ABORT, error=lifecycle.out_of_pool())
+                return ""
+            return "kv_pool"
+        if self.parts and uncached > self._prompt_room:
+            state.cache.abandon(match)
+            return "max_prefill_tokens"
+        count = self._chunk(uncached)
+        if not count:
+            state.cache.abandon(match)
+            return "chunked_prefill_size"
+        self._start(choice, match, count)
+        return ""
+
+    def _chunk(self, wanted: int) -> int:
+        """Tokens of the next `wanted` that this step takes; whole pages if not all."""
+        if wanted <= self._chunk_room:
+            return wanted
+        return self._chunk_room // self._page * self._page
+
+    def _start(self, choice: Choice, match: PrefixMatch, count: int) -> None:
+        state = self._state
+        state.queue.remove(choice)
+        row, write = state.cache.start(match)
+        state.batch.place(choice, row, match.length)
+        if write is not None:
+            state.changes.writes.append(write)
+        prompt_len = choice.prompt_len
+        state.changes.starts.append(RowStart(row, choice.sampling, choice.fill[:prompt_len], choice.fill[prompt_len:]))
+        self._announce(choice, match.length)
+        self.new_choices += 1
+        self.cached_tokens += match.length
+        self._reserved += forecast.output_estimate(state, choice) + self._page
+        self._plan_part(choice, match.length, count)
+        if state.chunked is choice:
+            self._reserved += choice.fill.size - match.length - count
+        kind = "chunk" if state.chunked is choice else "admit"
+        state.decide(kind, choice, new_tokens=count, cached_tokens=match.length, reserved=self._reserved)
+
+    def _announce(self, choice: Choice, cached: int) -> None:
+        if choice.started_ns is not None:
+            return
+        state = self._state
+        choice.started_ns = state.clock()
+        self.started.append(choice)
+        choice.cached_tokens = min(cached, choice.prompt_len)
+        state.counters.prompt_tokens += choice.prompt_len
+        state.counters.cached_tokens += choice.cached_tokens
+        queued = max(choice.started_ns - choice.arrival_ns, 0)
+        state.output.started.append(Started(choice.handle, choice.prompt_len, choice.cached_tokens, queued, choice.cache_limit))
+
+    def _plan_part(self, choice: Choice, start: int, count: int) -> None:
+        state, row, end = self._state, choice.row, start + count
+        slots = state.cache.extend(row, start, count)
+        if slots is None:
+            return
+        is_last = end == choice.fill.size
+        samples = is_last and choice.wants_tokens
+        state.batch.scheduled[row] = end
+        state.chunked = None if is_last else choice
+        if samples:
+            state.batch.in_flight[row] += 1
+            state.batch.join(row)
+        self._chunk_room -= count
+        self._prompt_room -= count
+        self.parts.append(PrefillPart(row, start, end, is_last, samples, slots, choice.prompt_logprobs_next))
+
+
+def _is_held(state: State, choice: Choice) -> bool:
+    """It waits for a sibling to compute their common prompt, or for its grammar to be compiled."""
+    leader = choice.leader
+    if leader is not None:
+        if state.cache.prefixes.enabled and not leader.prefilled and leader.handle in state.live:
+            return True
+        choice.leader = None
+    return choice.grammar is not None and not choice.grammar.ready

@@ -1,0 +1,45 @@
+"""Choices that wait, in order of arrival."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+
+from services.scheduler.core.choice import Choice
+
+
+def arrival_key(choice: Choice) -> tuple[int, int]:
+    return choice.arrival_ns, choice.sequence
+
+
+class WaitingQueue:
+    """Sorted by arrival; a retracted choice takes its old place again. `version` changes with the content."""
+
+    def __init__(self) -> None:
+        self._choices: list[Choice] = []
+        self.tokens = 0  # prompt and output tokens of all that wait
+        self.version = 0
+
+    def __len__(self) -> int:
+        return len(self._choices)
+
+    def __iter__(self) -> Iterator[Choice]:
+        return iter(self._choices)
+
+    def add(self, choice: Choice) -> None:
+        insort(self._choices, choice, key=arrival_key)
+        self.tokens += choice.fill.size
+        self.version += 1
+
+    def remove(self, choice: Choice) -> None:
+        index = self.position(choice)
+        del self._choices[index]
+        self.tokens -= choice.fill.size
+        self.version += 1
+
+    def position(self, choice: Choice) -> int:
+        """Number of choices before this one. Raises ValueError if it does not wait here."""
+        index = bisect_left(self._choices, arrival_key(choice), key=arrival_key)
+        if index == len(self._choices) or self._choices[index] is not choice:
+            raise ValueError("the choice does not wait")
+        return index

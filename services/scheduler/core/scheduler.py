@@ -1,0 +1,259 @@
+"""The scheduler: decides, turn by turn, what the engine computes next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from services.scheduler.cache import integrity
+from services.scheduler.cache.events import CacheEvents, CacheSnapshot, EventLog
+from services.scheduler.cache.radix_cache import RadixCache
+from services.scheduler.core import masks, memory_limits, retraction
+from services.scheduler.core.build import build_state
+from services.scheduler.core.counters import Counters
+from services.scheduler.core.decisions import Decision
+from services.scheduler.core.intake import Intake
+from services.scheduler.core.log_lines import LogLine
+from services.scheduler.core.messages import Limits, LoadSnapshot, SubmitRequest, TurnOutput
+from services.scheduler.core.plan import IntArray
+from services.scheduler.core.planner import NO_ROWS, build_step
+from services.scheduler.core.policy import SchedulePolicy
+from services.scheduler.core.prefill import PrefillRound
+from services.scheduler.core.reporting import Reporter
+from services.scheduler.core.results import ResultProcessor
+from services.scheduler.core.settings import SchedulerConfig
+from services.scheduler.core.step import Step
+from services.scheduler.engine.interface import Engine, OutOfMemory
+
+
+def _quiet(line: LogLine) -> None:
+    return None
+
+
+class Scheduler:
+    """One thread calls everything: `submit`, `cancel`, `update` between turns, then `turn` while `has_work`.
+
+    A turn ingests, picks, runs and processes: a prefill if a waiting choice can be admitted, else one decode step of
+    all running choices. With overlap, a turn launches the next step before it processes the result of the last one.
+    """
+
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        engine: Engine,
+        *,
+        clock: Callable[[], int] = time.monotonic_ns,
+        log: Callable[[LogLine], None] = _quiet,
+    ) -> None:
+        """Raises ValueError for an unknown policy or a pool without room for one page."""
+        self._events = EventLog(config.publish_cache_events, config.cache_epoch)
+        self._state = build_state(config, engine.info, self._events, clock, log)
+        self._engine = engine
+        self._policy = SchedulePolicy(config.schedule_policy, config.policy_seed)
+        self._results = ResultProcessor(self._state)
+        self._intake = Intake(self._state, self._results.rules)
+        self._reporter = Reporter(self._state)
+        self._overlap = not config.disable_overlap_schedule
+        self._in_flight: Step | None = None
+        self._step_id = 0
+        self._decodes_owed = 0
+        self._last_turn_ns = clock()
+
+    # ------------------------------------------------------------------ what it is told
+
+    def submit(self, request: SubmitRequest) -> None:
+        """Take a request in; its choices are accepted or refused in the next output."""
+        self._intake.submit(request)
+
+    def cancel(self, handle: int, cause: int = 0, by: str = "") -> None:
+        """End a choice; its final says ABORT. Unknown handles are no error."""
+        self._intake.cancel(handle, cause, by)
+
+    def update(self, handle: int, *, priority: int | None = None, deadline_ns: int | None = None) -> None:
+        """Change priority or deadline of a live choice."""
+        self._intake.update(handle, priority, deadline_ns)
+
+    def flush_cache(self) -> int | None:
+        """Empty the prefix cache and return the number of tokens it held; None, and nothing happens, while choices live."""
+        if self.has_work:
+            return None
+        removed = self._state.cache.flush()
+        self._state.decide("flush", tokens=removed)
+        return removed
+
+    # ------------------------------------------------------------------ the loop
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._state.live) or self._in_flight is not None or bool(self._state.output.finals)
+
+    def turn(self) -> TurnOutput:
+        """One turn of the loop; returns at once if there is nothing to do."""
+        state = self._state
+        state.decisions.turn += 1
+        state.counters.turns += 1
+        self._intake.expire(state.clock())
+        step = self._plan()
+        launched = step is not None and self._launch(step)
+        if self._overlap:
+            previous, self._in_flight = self._in_flight, step if launched else None
+            if previous is not None:
+                self._process(previous)
+            if step is not None and launched and step.needs_masks:
+                self._engine.sample(masks.fill(state, step))
+        elif step is not None and launched:
+            self._process(step)
+        if not state.live:
+            state.ratio.reset()
+        self._last_turn_ns = state.clock()
+        return state.output.take()
+
+    def _plan(self) -> Step | None:
+        state = self._state
+        decode = state.batch.decodable() if state.config.enable_mixed_chunk else NO_ROWS
+        prefill = self._prefill(decode)
+        if not prefill.parts:
+            decode = self._decodable()
+        elif decode.size and not self._fits(decode):
+            decode = NO_ROWS
+        if not prefill.parts and not decode.size:
+            return None
+        self._step_id += 1
+        step = build_step(state, self._step_id, prefill.parts, decode)
+        self._pace(step)
+        self._reporter.launched(step, prefill.new_choices, prefill.cached_tokens)
+        return step
+
+    def _prefill(self, decode: IntArray) -> PrefillRound:
+        state = self._state
+        room = state.chunk_bound
+        if room >= 0:
+            room = max(room - decode.size, 0)
+        attempt = PrefillRound(state, room)
+        if self._decodes_owed and len(state.batch):
+            return attempt
+        attempt.continue_chunked()
+        if len(state.queue) and state.chunked is None:
+            attempt.admit(self._policy.order(state))
+            self._intake.watch_running(attempt.started)
+        return attempt
+
+    def _decodable(self) -> IntArray:
+        """Rows of the next decode step. Where the pool has no room, first let finishing rows leave, then retract."""
+        rows = self._state.batch.decodable()
+        if self._fits(rows):
+            return rows
+        self._settle()
+        retraction.make_room(self._state)
+        return self._state.batch.decodable()
+
+    def _fits(self, rows: IntArray) -> bool:
+        state = self._state
+        return state.cache.fits(state.cache.pages_for_next(rows, state.batch.scheduled[rows]))
+
+    def _pace(self, step: Step) -> None:
+        """Count the decode steps owed before the next prefill: one between two chunks, so that a long prompt stalls nobody.
+
+        The new-token ratio falls with every decode step.
+        """
+        if step.parts:
+            between_chunks = self._state.chunked is not None and not step.decode_rows
+            self._decodes_owed = max(self._state.config.prefill_decode_interval, int(between_chunks))
+        else:
+            self._decodes_owed = max(self._decodes_owed - 1, 0)
+            self._state.ratio.decode_step()
+
+    def _launch(self, step: Step) -> bool:
+        """Start the step; false if memory ran out, in which case its choices went back to the queue."""
+        step.launched_ns = self._state.clock()
+        try:
+            self._engine.launch(step.plan)
+        except OutOfMemory:
+            self._settle()
+            self._state.changes.undo(step.plan)
+            memory_limits.shrink(self._state, step)
+            return False
+        if not self._overlap or not step.needs_masks:
+            self._engine.sample(masks.fill(self._state, step))
+        return True
+
+    def _process(self, step: Step) -> None:
+        result = self._engine.collect()
+        self._reporter.finished(step)
+        self._results.apply(step, result)
+
+    def _settle(self) -> None:
+        """Wait for the step in flight and process it, so that nothing is unknown."""
+        step, self._in_flight = self._in_flight, None
+        if step is not None:
+            self._process(step)
+
+    # ------------------------------------------------------------------ what it says of itself
+
+    @property
+    def counters(self) -> Counters:
+        return self._state.counters
+
+    @property
+    def evicted_tokens(self) -> int:
+        return self._state.cache.evicted_tokens
+
+    @property
+    def eviction_ns(self) -> int:
+        return self._state.cache.eviction_ns
+
+    @property
+    def next_timer_ns(self) -> int | None:
+        """When a turn is due though no choice can run: the next deadline or time limit."""
+        return self._intake.next_timer_ns
+
+    def load(self) -> LoadSnapshot:
+        """The load right now."""
+        state, counters = self._state, self._state.counters
+        return LoadSnapshot(
+            running=state.occupied,
+            waiting=len(state.queue),
+            waiting_prefill_tokens=state.queue.tokens,
+            grammar_waiting=sum(1 for choice in state.queue if choice.grammar is not None and not choice.grammar.ready),
+            retracted=counters.retractions,
+            kv_used_tokens=state.cache.used_tokens,
+            kv_evictable_tokens=state.cache.prefixes.evictable_tokens,
+            kv_free_tokens=state.cache.free_tokens,
+            kv_total_tokens=state.cache.capacity,
+            prefill_tokens_per_s=counters.prefill_tokens_per_s,
+            generation_tokens_per_s=counters.generation_tokens_per_s,
+            decode_step_ms=counters.decode_step_ms,
+            last_turn_ns=self._last_turn_ns,
+            new_token_ratio=state.ratio.value,
+            limits=self.limits,
+        )
+
+    @property
+    def limits(self) -> Limits:
+        state, config = self._state, self._state.config
+        return Limits(
+            max_running_requests=state.running_bound,
+            max_queued_requests=config.max_queued_requests,
+            max_prefill_tokens=max(config.max_prefill_tokens, state.info.context_length),
+            chunked_prefill_size=state.chunk_bound,
+            context_tokens=state.info.context_length,
+            pool_tokens=state.cache.capacity,
+        )
+
+    def decisions(self, count: int) -> Sequence[Decision]:
+        """The newest decisions, newest last."""
+        return self._state.decisions.last(count)
+
+    def drain_cache_events(self) -> CacheEvents:
+        """Changes of the prefix cache since the last call."""
+        return self._events.drain()
+
+    def cache_snapshot(self) -> CacheSnapshot:
+        """All cached blocks, and the number of the event that comes next."""
+        prefixes = self._state.cache.prefixes
+        blocks = prefixes.blocks() if isinstance(prefixes, RadixCache) else []
+        return CacheSnapshot(self._events.epoch, self._events.next_seq, blocks)
+
+    def check_integrity(self) -> None:
+        """Raise IntegrityError unless every slot has exactly one owner. Walks the whole pool: for tests and canaries."""
+        integrity.check(self._state.cache)

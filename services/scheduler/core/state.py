@@ -1,0 +1,56 @@
+"""What the parts of the scheduler share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from services.scheduler.cache.kv_cache import KvCache
+from services.scheduler.core.batch import Batch
+from services.scheduler.core.choice import Choice
+from services.scheduler.core.counters import Counters
+from services.scheduler.core.decisions import DecisionRing
+from services.scheduler.core.engine_changes import EngineChanges
+from services.scheduler.core.log_lines import LogLine
+from services.scheduler.core.new_token_ratio import NewTokenRatio
+from services.scheduler.core.queue import WaitingQueue
+from services.scheduler.core.settings import SchedulerConfig
+from services.scheduler.core.turn_output import OutputBuilder
+from services.scheduler.engine.interface import EngineInfo
+
+
+@dataclass(slots=True)
+class State:
+    """Every choice is in `live`; it waits in `queue`, or has a row of `batch`. `chunked` is the one whose prompt
+    is only partly planned. The two bounds start at their configured values and shrink when memory runs out."""
+
+    config: SchedulerConfig
+    info: EngineInfo
+    clock: Callable[[], int]
+    log: Callable[[LogLine], None]
+    cache: KvCache
+    batch: Batch
+    queue: WaitingQueue
+    ratio: NewTokenRatio
+    changes: EngineChanges
+    output: OutputBuilder
+    counters: Counters
+    decisions: DecisionRing
+    live: dict[int, Choice]
+    running_bound: int
+    chunk_bound: int  # -1 = whole prompts
+    chunked: Choice | None = None
+
+    @property
+    def occupied(self) -> int:
+        """Choices that hold a row."""
+        return len(self.batch) + (self.chunked is not None)
+
+    @property
+    def token_usage(self) -> float:
+        return self.cache.used_tokens / self.cache.capacity
+
+    def decide(self, kind: str, choice: Choice | None = None, reason: str = "", **numbers: float) -> None:
+        """Remember a decision."""
+        request_id, handle = (choice.request.request_id, choice.handle) if choice else ("", -1)
+        self.decisions.add(self.clock(), kind, request_id, handle, reason, **numbers)

@@ -1,0 +1,76 @@
+"""Whole turns over the scripted engine: numbers the rows promise."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.scheduler.core.messages import FinishReason
+from services.scheduler.core.plan import ForwardMode
+from services.scheduler.engine.script import Script
+from tests.unit.scheduler.harness import NO_EOS, Driver, prompt
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_five_of_sixteen_run_at_a_time(overlap: bool) -> None:
+    driver = Driver(pool=4096, disable_overlap_schedule=not overlap, check=False)
+    handles = [driver.submit(prompt(256, number), 512) for number in range(16)]
+    most = 0
+    while driver.scheduler.has_work:
+        driver.turn()
+        most = max(most, driver.scheduler.load().running)
+    driver.run()
+    driver.scheduler.check_integrity()
+    assert most == 5
+    assert all(len(driver.tokens(handle)) == 512 for handle in handles)
+    assert driver.scheduler.counters.retractions == 0
+    assert all(driver.final(handle).reason is FinishReason.LENGTH for handle in handles)
+
+
+def test_repeated_prompt_is_cached_but_for_its_last_token() -> None:
+    driver = Driver(Script(vocab_size=50_000, context_length=4096, eos_token_ids=()), pool=8192, chunked_prefill_size=2048)
+    first = driver.submit(prompt(2999), 4)
+    driver.run()
+    again = driver.submit(prompt(2999), 4)
+    driver.run()
+    assert driver.said[again].started[0].cached_tokens == 2998
+    assert driver.engine.plans[-4].extend_lens.tolist() == [1]
+    assert driver.tokens(first) == driver.tokens(again)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_three_staggered_requests(overlap: bool) -> None:
+    driver = Driver(disable_overlap_schedule=not overlap)
+    driver.submit(prompt(5, 1), 5)
+    driver.turn()
+    driver.submit(prompt(6, 2), 3)
+    driver.turn()
+    driver.turn()
+    driver.submit(prompt(7, 3), 2)
+    driver.run()
+    modes = [(ForwardMode(plan.mode).name, plan.extend_lens.tolist()) for plan in driver.engine.plans]
+    assert modes == [
+        ("EXTEND", [5]),
+        ("EXTEND", [6]),
+        ("DECODE", [1, 1]),
+        ("EXTEND", [7]),
+        ("DECODE", [1, 1, 1]),
+        ("DECODE", [1]),
+        ("DECODE", [1]),
+    ]
+
+
+def test_chunks_are_equal_to_one_prefill_and_let_decodes_advance() -> None:
+    whole = Driver(NO_EOS, chunked_prefill_size=-1)
+    handle = whole.submit(prompt(1000), 8)
+    whole.run()
+    chunked = Driver(NO_EOS, chunked_prefill_size=256)
+    other = chunked.submit(prompt(10, 5), 20)
+    chunked.turn()
+    long = chunked.submit(prompt(1000), 8)
+    chunked.run()
+    assert chunked.tokens(long) == whole.tokens(handle)
+    lengths = [plan.extend_lens.tolist() for plan in chunked.engine.plans if plan.mode is ForwardMode.EXTEND]
+    assert lengths == [[10], [256], [256], [256], [232]]
+    modes = "".join(ForwardMode(plan.mode).name[0] for plan in chunked.engine.plans[:9])
+    assert modes == "EEDEDEDED"
+    assert len(chunked.tokens(other)) == 20
