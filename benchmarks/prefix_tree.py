@@ -12,6 +12,7 @@ import json
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -65,8 +66,8 @@ def measure(blocks: int, workers: int, prompt_tokens: int) -> dict[str, float]:
     tree, prompts = build(blocks, workers, prompt_tokens // BLOCK_SIZE, rng)
     gc.collect()
     sample = rng.sample(prompts, min(40, len(prompts)))
-    cold = [best_of(lambda prompt=prompt: tree.match(prompt), 1) for prompt in sample]
-    warm = [best_of(lambda prompt=prompt: tree.match(prompt), 5) for prompt in sample]
+    cold = [best_of(partial(tree.match, prompt), 1) for prompt in sample]
+    warm = [best_of(partial(tree.match, prompt), 5) for prompt in sample]
     keys = sum(len(prompt) for prompt in prompts)
     held_by_prompts = keys * 8
     ids = [rng.randrange(49152) for _ in range(prompt_tokens)]
