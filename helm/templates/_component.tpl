@@ -8,7 +8,19 @@
 
 {{/* root → {model: values}; without any, the embedded one */}}
 {{- define "headrace.models" -}}
-{{- .Values.models | default (dict "smollm2" dict) | toYaml -}}
+{{- .Values.models | default (dict "smollm2" (dict "fetch" "smollm2-135m-instruct")) | toYaml -}}
+{{- end -}}
+
+{{/* root → what tokenizer and detokenizer take over from the first model by name */}}
+{{- define "headrace.firstModel" -}}
+{{- $models := include "headrace.models" . | fromYaml -}}
+{{- $name := keys $models | sortAlpha | first -}}
+{{- $own := mergeOverwrite (deepCopy .Values.worker) (deepCopy (get $models $name | default dict)) -}}
+{{- $config := dict "served_model_name" ($own.config.served_model_name | default $name) -}}
+{{- with $own.config.tokenizer_path | default $own.config.model_path -}}
+{{- $_ := set $config "model_path" . -}}
+{{- end -}}
+{{- dict "fetch" ($own.fetch | default "") "config" $config | toYaml -}}
 {{- end -}}
 
 {{/* root → the longest of all models' longest answers */}}
@@ -26,6 +38,9 @@
 {{- $items := list -}}
 {{- range $role := list "gateway" "tokenizer" "detokenizer" -}}
 {{- $values := mergeOverwrite (deepCopy $.Values.defaults) (deepCopy (get $.Values $role)) -}}
+{{- if and (ne $role "gateway") (not $values.fetch) (not (hasKey $values.config "model_path")) -}}
+{{- $values = mergeOverwrite $values (include "headrace.firstModel" $ | fromYaml) -}}
+{{- end -}}
 {{- $items = append $items (include "headrace.component" (dict "root" $ "role" $role "id" $role "model" "" "values" $values) | fromYaml) -}}
 {{- end -}}
 {{- range $model, $own := include "headrace.models" . | fromYaml -}}

@@ -10,6 +10,9 @@
 {{- $_ := set $c "tls_key" "/etc/headrace/tls/tls.key" -}}
 {{- $_ := set $c "tls_ca" "/etc/headrace/tls/ca.crt" -}}
 {{- end -}}
+{{- if .values.fetch -}}
+{{- $_ := set $c "model_path" "/var/cache/headrace/model" -}}
+{{- end -}}
 {{- if eq .role "worker" -}}
 {{- $_ := set $c "served_model_name" .model -}}
 {{- end -}}

@@ -30,9 +30,14 @@ spec:
   {{- include "headrace.scheduling" . | nindent 2 }}
   securityContext:
     {{- toYaml $v.podSecurityContext | nindent 4 }}
-  {{- with $v.initContainers }}
+  {{- if or $v.initContainers $v.fetch }}
   initContainers:
+    {{- with $v.initContainers }}
     {{- toYaml . | nindent 4 }}
+    {{- end }}
+    {{- if $v.fetch }}
+    {{- include "headrace.fetch" . | nindent 4 }}
+    {{- end }}
   {{- end }}
   containers:
     - name: {{ .c.program }}
@@ -143,4 +148,31 @@ topologySpreadConstraints:
 {{- with .c.values.env }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{/* A container that fetches the model into the cache, converts it where needed, and links /var/cache/headrace/model to it. */}}
+{{- define "headrace.fetch" -}}
+{{- $v := .c.values -}}
+- name: fetch
+  image: {{ include "headrace.image" (dict "root" .root "image" (mergeOverwrite (deepCopy .root.Values.defaults.image) (deepCopy .root.Values.fetchImage))) }}
+  imagePullPolicy: {{ $v.image.pullPolicy }}
+  command: [sh, -c]
+  args:
+    - |
+      set -eu
+      folder=$(python -m headrace model path "$MODEL")
+      ln -sfn "$folder" /var/cache/headrace/model
+  securityContext:
+    {{- toYaml $v.securityContext | nindent 4 }}
+  resources:
+    requests: {cpu: 500m, memory: 1Gi}
+  env:
+    - name: MODEL
+      value: {{ $v.fetch | quote }}
+    {{- include "headrace.env" . | nindent 4 }}
+  volumeMounts:
+    - name: tmp
+      mountPath: /tmp
+    - name: {{ include "headrace.cacheVolume" . }}
+      mountPath: /var/cache/headrace
 {{- end -}}

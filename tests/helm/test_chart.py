@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from services.common.metric_families import FAMILIES
-from tests.helm.chart import CHART, CI, Manifest, helm, of_kind, pod_specs, render, template, workloads
+from tests.helm.chart import CHART, CI, Manifest, config_files, helm, of_kind, pod_specs, render, template, workloads
 
 BASE = "default-values.yaml"
 FULL = "full-values.yaml"
@@ -42,7 +42,7 @@ def test_lint(values: str) -> None:
         ('models.smollm2.profile="tpu"', "tpu"),
         ("gateway.terminationGracePeriodSeconds=30", "terminationGracePeriodSeconds"),
         ('models.smollm2={"kind": "Deployment", "modelCache": {"kind": "claimPerPod"}}', "claimPerPod"),
-        ('tokenizer.modelCache.kind="existingClaim"', "claimName"),
+        ('tokenizer.modelCache.claimName=""', "claimName"),
     ],
 )
 def test_wrong_values_are_refused_by_name(setting: str, named: str) -> None:
@@ -116,7 +116,7 @@ def test_pods_are_restricted(values: str) -> None:
         assert pod["seccompProfile"] == {"type": "RuntimeDefault"}, name
         assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec), name
         assert all({"configMap", "secret", "emptyDir", "persistentVolumeClaim", "name"} >= set(v) for v in spec.get("volumes", [])), name
-        for one in spec["containers"]:
+        for one in spec["containers"] + spec.get("initContainers", []):
             assert one["securityContext"]["allowPrivilegeEscalation"] is False, name
             assert one["securityContext"]["readOnlyRootFilesystem"] is True, name
             assert one["securityContext"]["capabilities"] == {"drop": ["ALL"]}, name
@@ -125,7 +125,7 @@ def test_pods_are_restricted(values: str) -> None:
 @pytest.mark.parametrize("values", CI)
 def test_images_are_pinned(values: str) -> None:
     for name, _, spec in pod_specs(render(values)):
-        for one in spec["containers"]:
+        for one in spec["containers"] + spec.get("initContainers", []):
             tag = one["image"].rpartition(":")[2]
             assert tag[0].isdigit(), name
 
@@ -260,3 +260,21 @@ def test_secrets_are_referenced_never_rendered() -> None:
 
 def test_without_models_it_serves_the_embedded_one() -> None:
     assert set(workloads(render("nothing-values.yaml"))) == {"gateway", "tokenizer", "detokenizer", "worker-smollm2"}
+
+
+def test_a_model_is_fetched_by_every_pod_that_reads_it() -> None:
+    for name, workload in workloads(render("nothing-values.yaml")).items():
+        init = workload["spec"]["template"]["spec"].get("initContainers", [])
+        assert [one["name"] for one in init] == ([] if name == "gateway" else ["fetch"])
+        for one in init:
+            assert {"name": "MODEL", "value": "smollm2-135m-instruct"} in one["env"]
+            assert one["image"] == "localhost/headrace-scheduler:0.1.0"
+
+
+def test_tokenizer_and_detokenizer_take_the_first_models_folder_unless_told() -> None:
+    configs = {name: yaml.safe_load(content) for name, (_, content) in config_files(render(BASE)).items()}
+    for name in ("tokenizer", "detokenizer"):
+        assert configs[name]["model_path"] == "/var/cache/headrace/smollm2"
+        assert configs[name]["served_model_name"] == "smollm2"
+    told = {name: yaml.safe_load(content) for name, (_, content) in config_files(render("tiers-values.yaml")).items()}
+    assert told["tokenizer"]["model_path"] == "/models/m"
