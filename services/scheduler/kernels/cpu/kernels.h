@@ -56,8 +56,8 @@ struct Kernels {
   void (*attention)(const AttentionArgs& a, const AttentionItem& item, float* scratch);
   // Floats of one block's result for one token.
   size_t (*partial_floats)(const AttentionArgs& a);
-  // Folds the results of `blocks` blocks into row `row` of the output.
-  void (*fold_partials)(const AttentionArgs& a, const float* partial, int blocks, int row);
+  // Folds the results of `blocks` blocks, which it overwrites, into row `row` of the output.
+  void (*fold_partials)(const AttentionArgs& a, float* partial, int blocks, int row);
   // Whether rows [first, last) of `source` lie on a grid of 16 levels per group, so that i4 holds them as they are.
   bool (*fits_i4)(const Matrix& source, int first, int last);
   // Strips [first, last) of `w`, from `source`.

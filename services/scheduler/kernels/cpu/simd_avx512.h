@@ -53,9 +53,11 @@ inline void store_bf16(uint16_t* p, F a) {
 }
 // Lane i = (a[i], b[i]) as a pair.
 inline I interleave_bf16(const uint16_t* a, const uint16_t* b) {
-  const __m512i lo = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(a)));
-  const __m512i hi = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(b)));
-  return {_mm512_or_si512(lo, _mm512_slli_epi32(hi, 16))};
+  const __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(a))),
+                                          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b)), 1);
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19,
+                                         3, 18, 2, 17, 1, 16, 0);
+  return {_mm512_permutexvar_epi16(order, both)};
 }
 inline F dot_bf16(F acc, I w, I x) {
   return {_mm512_dpbf16_ps(acc.v, reinterpret_cast<__m512bh>(w.v), reinterpret_cast<__m512bh>(x.v))};
@@ -63,34 +65,40 @@ inline F dot_bf16(F acc, I w, I x) {
 // Unsigned quads of w times signed quads of x.
 inline I dot_u8s8(I acc, I w, I x) { return {_mm512_dpbusd_epi32(acc.v, w.v, x.v)}; }
 
-// Turns 16 rows of 16 dwords into 16 columns: out[j] lane i = rows[i][j].
-inline void transpose_dwords(const uint32_t* const* rows, uint32_t* out) {
+// Turns 16 rows of 16 dwords into 16 columns: lane i of out[j] = rows[i][j].
+__attribute__((always_inline)) inline void transpose_dwords(const uint32_t* const* rows, I (&out)[16]) {
   __m512i r[16], t[16];
+#pragma GCC unroll 16
   for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_si512(rows[i]);
+#pragma GCC unroll 8
   for (int i = 0; i < 8; ++i) {
     t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
     t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
   }
+#pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     r[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
     r[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
     r[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
     r[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
   }
+#pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
     t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
     t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
     t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
   }
+#pragma GCC unroll 8
   for (int i = 0; i < 8; ++i) {
-    _mm512_storeu_si512(out + 16 * i, _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88));
-    _mm512_storeu_si512(out + 16 * (i + 8), _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd));
+    out[i] = {_mm512_shuffle_i32x4(t[i], t[i + 8], 0x88)};
+    out[i + 8] = {_mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd)};
   }
 }
 
 // How many rows a register tile may have when it is `strips` vectors wide.
 constexpr int tile_rows(int strips) { return strips >= 4 ? 6 : 12; }
 constexpr int kMaxStrips = 4;
+constexpr int kDirectRows = 6;  // query rows for which attention reads the pool through registers
 
 }  // namespace headrace::avx512

@@ -130,12 +130,15 @@ inline I dot_u8s8(I acc, I w, I x) {
   return acc;
 }
 
-inline void transpose_dwords(const uint32_t* const* rows, uint32_t* out) {
+inline void transpose_dwords(const uint32_t* const* rows, I (&out)[16]) {
+  uint32_t columns[16][16];
   for (int i = 0; i < 16; ++i)
-    for (int j = 0; j < 16; ++j) out[16 * j + i] = rows[i][j];
+    for (int j = 0; j < 16; ++j) columns[j][i] = rows[i][j];
+  for (int j = 0; j < 16; ++j) out[j] = load_dwords(columns[j]);
 }
 
 constexpr int tile_rows(int) { return 2; }
 constexpr int kMaxStrips = 1;
+constexpr int kDirectRows = 1;
 
 }  // namespace headrace::portable

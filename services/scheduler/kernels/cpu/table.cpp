@@ -11,7 +11,7 @@ void rope(const RopeArgs& a, int first, int last);
 size_t attention_scratch(const AttentionArgs& a, int tokens);
 void attention(const AttentionArgs& a, const AttentionItem& item, float* scratch);
 size_t partial_floats(const AttentionArgs& a);
-void fold_partials(const AttentionArgs& a, const float* partial, int blocks, int row);
+void fold_partials(const AttentionArgs& a, float* partial, int blocks, int row);
 bool fits_i4(const Matrix& source, int first, int last);
 void pack(const Matrix& source, const Weight& w, int first, int last);
 void embed(const Matrix& table, const int32_t* ids, int first, int last, float* out);

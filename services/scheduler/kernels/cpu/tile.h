@@ -13,9 +13,11 @@ constexpr int kAhead = 1536;  // bytes of a strip to fetch ahead where memory is
 inline int next_rows(int left, int most) { return left <= most ? left : left < 2 * most ? (left + 1) / 2 : most; }
 
 struct DotF32 {
+  static constexpr bool kPairs = false;
   static F step(F acc, I w, I x) { return fma(as_float(w), as_float(x), acc); }
 };
 struct DotBf16 {
+  static constexpr bool kPairs = true;
   static F step(F acc, I w, I x) { return dot_bf16(acc, w, x); }
 };
 
@@ -34,10 +36,10 @@ struct TileArgs {
 template <int R, int S>
 inline void finish_tile(const TileArgs& a, F (&acc)[R][S]) {
   for (int s = 0; s < S; ++s) {
-    const F bias = a.bias ? load(a.bias + 16 * s) : zero();
     for (int r = 0; r < R; ++r) {
       float* o = a.out + static_cast<size_t>(r) * a.out_stride + 16 * s;
-      F v = add(acc[r][s], bias);
+      F v = acc[r][s];
+      if (a.bias) v = add(v, load(a.bias + 16 * s));
       if (a.accumulate) v = add(load(o), v);
       store(o, v);
     }
