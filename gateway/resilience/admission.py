@@ -6,6 +6,7 @@ A request that cannot be served in time is told so at once (429 with Retry-After
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ class _Gate:
         self.limit = limit
         self.running = 0
         self.queue = FairQueue()
-        self.shed = 0
+        self.shed: Counter[str] = Counter()
         self.service_s = 0.0
 
     @property
@@ -60,8 +61,8 @@ class _Gate:
         """Time until a request with `ahead` others before it is let in, from how long requests take at present."""
         return self.service_s * (ahead + 1) / max(1, self.limit.value)
 
-    def refuse(self, why: str) -> Overloaded:
-        self.shed += 1
+    def refuse(self, limit: str, why: str) -> Overloaded:
+        self.shed[limit] += 1
         wait_s = max(1.0, self.expected_wait_s(len(self.queue)))
         return Overloaded(why, retry_after_ms=round(1000 * min(wait_s, 60.0)), safe_to_retry=False, code="queue_full")
 
@@ -123,22 +124,24 @@ class Admission:
         if deadline is not None:
             patience_s = min(patience_s, deadline - self._clock())
         if gate.expected_wait_s(gate.queue.ahead_of(priority)) > patience_s:
-            raise gate.refuse("the request could not start before its deadline")
+            raise gate.refuse("deadline", "the request could not start before its deadline")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting = Waiting(turn, tenant, priority)
         if len(gate.queue) >= gate.queue_size:
             sent_away = gate.queue.makes_way_for(waiting)
             if sent_away is None:
-                raise gate.refuse(f"{len(gate.queue)} requests are waiting already")
+                raise gate.refuse("queue_size", f"{len(gate.queue)} requests are waiting already")
             gate.queue.remove(sent_away)
-            sent_away.turn.set_exception(gate.refuse("gave way to a request of higher priority, or of a client with fewer requests"))
+            sent_away.turn.set_exception(
+                gate.refuse("queue_size", "gave way to a request of higher priority, or of a client with fewer requests")
+            )
         gate.queue.push(waiting)
         try:
             async with asyncio.timeout(patience_s):
                 await turn
         except TimeoutError:
             self._abandon(gate, waiting)
-            raise gate.refuse(f"no turn within {patience_s:.1f} s") from None
+            raise gate.refuse("queue_timeout", f"no turn within {patience_s:.1f} s") from None
         except asyncio.CancelledError:
             self._abandon(gate, waiting)
             raise
@@ -150,9 +153,13 @@ class Admission:
         else:
             gate.queue.remove(waiting)
 
+    def shed(self) -> Counter[str]:
+        """Refusals by the limit that was hit: queue_size, queue_timeout, deadline."""
+        return sum((gate.shed for gate in self._gates.values()), Counter())
+
     def snapshot(self) -> dict[str, dict[str, float]]:
         """Model → running, waiting, limit, shed."""
         return {
-            model: {"running": g.running, "waiting": len(g.queue), "limit": g.limit.value, "shed": g.shed}
+            model: {"running": g.running, "waiting": len(g.queue), "limit": g.limit.value, "shed": g.shed.total()}
             for model, g in self._gates.items()
         }

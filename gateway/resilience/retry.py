@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from tenacity import AsyncRetrying, RetryCallState
 
-from services.common.errors import HeadraceError, Overloaded
+from services.common.errors import DeadlineExceeded, HeadraceError, Overloaded, Unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +46,23 @@ class RetryBudget:
         self._reserve = reserve
         self._left = reserve
         self.exhausted = 0
+        self.retries: Counter[str] = Counter()
+
+    @property
+    def remaining_share(self) -> float:
+        """1 when nothing was spent lately, 0 when no retry is left."""
+        return self._left / self._reserve if self._reserve else 0.0
 
     def earn(self) -> None:
         self._left = min(self._reserve, self._left + self._share)
 
-    def spend(self) -> bool:
-        """Takes one retry; False, and counted, if none is left."""
+    def spend(self, why: str) -> bool:
+        """Takes one retry because of `why`; False, and counted, if none is left."""
         if self._left < 1.0:
             self.exhausted += 1
             return False
         self._left -= 1.0
+        self.retries[why] += 1
         return True
 
 
@@ -137,7 +145,7 @@ class Attempts:
             self._wait_s = 0.0 if self._goes_elsewhere(error) else self._backoff(error)
         if self._deadline is not None and now + self._wait_s >= self._deadline:
             return False
-        return self.resuming or self._budget.spend()
+        return self.resuming or self._budget.spend(_kind(error))
 
     def _goes_elsewhere(self, error: HeadraceError) -> bool:
         return error.code != "no_worker" and self._has_untried(self.tried)
@@ -149,3 +157,14 @@ class Attempts:
         if isinstance(error, Overloaded) and error.retry_after_ms is not None:
             wait_s += min(longest, error.retry_after_ms / 1000)
         return wait_s
+
+
+def _kind(error: HeadraceError) -> str:
+    """What failed, in a word."""
+    if isinstance(error, Overloaded):
+        return "overloaded"
+    if isinstance(error, DeadlineExceeded):
+        return "timeout"
+    if isinstance(error, Unavailable):
+        return "connect" if error.code in ("connection_lost", "not_connected") else "unavailable"
+    return "other"

@@ -43,7 +43,7 @@ class PrefixHash:
     """By the first `prefix_tokens` of the prompt; a worker above `load_factor` times the mean load is passed over."""
 
     name = "prefix_hash"
-    uses_prefixes = False
+    uses_prefixes = True
 
     def __init__(self, rng: random.Random, *, prefix_blocks: int = 16, load_factor: float = 1.25) -> None:
         self._random = rng

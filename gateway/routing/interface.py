@@ -68,7 +68,7 @@ class Policy(Protocol):
 
     @property
     def uses_prefixes(self) -> bool:
-        """Whether `matched_tokens` and `predicted_tokens` influence the choice; if not they need not be filled in."""
+        """Whether the choice looks at the prompt: if not, hashes and matches are not filled in."""
         ...
 
     def choose(self, request: RouteRequest, workers: Sequence[WorkerView]) -> Decision:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 
 from gateway.clients.cache_events import CacheEventsClient, CacheFrame
@@ -26,8 +27,10 @@ class CacheSubscriber:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self.subscriptions: Counter[str] = Counter()
+        self.snapshots: Counter[str] = Counter()
         self.gaps: Counter[str] = Counter()
+        self.events: Counter[str] = Counter()
+        self.heard_at: dict[str, float] = {}
 
     async def follow(self, worker: Worker, client: CacheEventsClient) -> None:
         """Runs until cancelled."""
@@ -49,7 +52,6 @@ class CacheSubscriber:
 
     async def _subscription(self, worker: Worker, client: CacheEventsClient) -> bool:
         """True if it got as far as a complete snapshot."""
-        self.subscriptions[worker.id] += 1
         feed: WorkerFeed | None = None
         try:
             async for frame in client.subscribe():
@@ -64,8 +66,12 @@ class CacheSubscriber:
                 feed.close()
 
     def _apply(self, worker: Worker, frame: CacheFrame, feed: WorkerFeed | None) -> bool:
+        self.heard_at[worker.id] = time.monotonic()
         if frame.load is not None:
             self._registry.report_load(worker, frame.load)
         if frame.update is None or feed is None:
             return True
+        for event in frame.update.events:
+            self.events[type(event).__name__.lower()] += 1
+        self.snapshots[worker.id] += frame.update.last
         return feed.apply(frame.update)

@@ -39,7 +39,7 @@ class ModelGroup:
         route = RouteRequest(
             model=self.model,
             prompt_tokens=len(request.prompt.token_ids),
-            block_hashes=self._hashes(request, _info(workers[0])),
+            block_hashes=self._hashes(request, _info(workers[0])) if self.policy.uses_prefixes else (),
             max_new_tokens=request.max_new_tokens,
             routing_key=request.routing_key,
             tenant=request.tenant,
@@ -53,9 +53,11 @@ class ModelGroup:
 
     def pinned(self, request: LeaseRequest, worker: Worker) -> Choice:
         """The worker the client named."""
-        decision = Decision(worker.id, "pinned")
+        match = self._matches(request, [worker]).get(worker.id, NO_MATCH)
+        block = _info(worker).block_size
+        decision = Decision(worker.id, "pinned", match.blocks * block, match.predicted * block)
         self.decisions[decision.reason] += 1
-        return self._chosen(request, worker, decision, self._matches(request, [worker]).get(worker.id, NO_MATCH))
+        return self._chosen(request, worker, decision, match)
 
     def _chosen(self, request: LeaseRequest, worker: Worker, decision: Decision, match: Match) -> Choice:
         info = _info(worker)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
 
@@ -48,16 +49,31 @@ def outcome_of(error: BaseException | None) -> Outcome:
     return Outcome.FAILED
 
 
+@dataclass(slots=True)
+class CacheForecast:
+    """Prompt tokens that routing expected in the chosen workers' caches and that they found there, same requests."""
+
+    predicted_tokens: int = 0
+    found_tokens: int = 0
+
+
 class Lease:
     """Made by the registry. Counts its request and prompt tokens on the worker until they are done."""
 
     def __init__(
-        self, worker: Worker, decision: Decision, uncached_tokens: int, permit: Permit, on_end: Callable[[Worker, Outcome], None]
+        self,
+        worker: Worker,
+        decision: Decision,
+        uncached_tokens: int,
+        permit: Permit,
+        forecast: CacheForecast,
+        on_end: Callable[[Worker, Outcome], None],
     ) -> None:
         self.worker = worker
         self.decision = decision
         self.outcome: Outcome | None = None
         self._permit = permit
+        self._forecast: CacheForecast | None = forecast
         self._on_end = on_end
         self._prefill = uncached_tokens
         worker.in_flight.requests += 1
@@ -66,6 +82,10 @@ class Lease:
     def started(self, prompt_tokens: int, cached_tokens: int) -> None:
         """The worker found `cached_tokens` of the prompt: what it has left to compute replaces the prediction."""
         self._count_prefill(min(self._prefill, max(0, prompt_tokens - cached_tokens)))
+        if self._forecast is not None:
+            self._forecast.predicted_tokens += self.decision.predicted_tokens
+            self._forecast.found_tokens += cached_tokens
+            self._forecast = None
 
     def first_token(self) -> None:
         """The prompt is computed. A trial call of the breaker has done its work here, however long the stream runs."""

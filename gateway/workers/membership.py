@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -40,6 +41,7 @@ class Membership:
         self._source = source
         self._grace_s = grace_s
         self._leaving: dict[str, asyncio.Task[None]] = {}
+        self.changes: Counter[str] = Counter()
 
     def apply(self, endpoints: Mapping[str, Endpoint]) -> None:
         """`endpoints`: normalised address → endpoint; all that the source knows at this moment."""
@@ -49,7 +51,7 @@ class Membership:
             if endpoint is None:
                 self._let_go(worker)
             elif endpoint.leaving:
-                self._registry.drain(address, f"{self._source} says it is leaving")
+                self._go_quiet(worker)
             else:
                 self._keep(worker)
         for address, endpoint in endpoints.items():
@@ -66,9 +68,11 @@ class Membership:
     def _add(self, address: str) -> None:
         try:
             self._registry.add(address, source=self._source)
+            self.changes["added"] += 1
         except Conflict:
             return
         except HeadraceError as error:
+            self.changes["error"] += 1
             log.warning("discovered address is unusable", extra={"source": self._source, "reason": error.message})
 
     def _keep(self, worker: Worker) -> None:
@@ -76,11 +80,18 @@ class Membership:
         if task is not None:
             task.cancel()
         if task is not None or worker.signals.drained.startswith(self._source):
+            self.changes["changed"] += 1
             self._registry.undrain(worker.id)
+
+    def _go_quiet(self, worker: Worker) -> None:
+        if not worker.signals.drained:
+            self.changes["changed"] += 1
+            self._registry.drain(worker.id, f"{self._source} says it is leaving")
 
     def _let_go(self, worker: Worker) -> None:
         if worker.id in self._leaving:
             return
+        self.changes["removed"] += 1
         task = asyncio.create_task(leave(self._registry, worker, self._grace_s, f"{self._source} no longer lists it"))
         self._leaving[worker.id] = task
         task.add_done_callback(lambda done: self._left(worker.id, done))

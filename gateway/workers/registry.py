@@ -17,7 +17,7 @@ from gateway.resilience.circuit_breaker import BreakerSettings, BreakerState, Ci
 from gateway.routing.interface import Policy
 from gateway.workers.address import normalise
 from gateway.workers.group import ModelGroup
-from gateway.workers.lease import Lease, Outcome
+from gateway.workers.lease import CacheForecast, Lease, Outcome
 from gateway.workers.request import LeaseRequest
 from gateway.workers.state import derive
 from gateway.workers.worker import LoadReport, Worker, WorkerInfo, WorkerState
@@ -69,7 +69,9 @@ class Registry:
         self._groups: dict[str, ModelGroup] = {}
         self._changed = asyncio.Event()
         self.outcomes: Counter[tuple[str, Outcome]] = Counter()
+        self.leased: Counter[str] = Counter()
         self.panics: Counter[str] = Counter()
+        self.forecast = CacheForecast()
 
     # ------------------------------------------------------------------ the fleet
 
@@ -239,7 +241,9 @@ class Registry:
             allowed = self._allowed(request.model, ready)
             untried = [worker for worker in allowed if worker.id not in request.excluded]
             choice = group.choose(request, untried or allowed)
-        return Lease(choice.worker, choice.decision, choice.uncached_tokens, choice.worker.breaker.acquire(), self._ended)
+        worker = choice.worker
+        self.leased[worker.id] += 1
+        return Lease(worker, choice.decision, choice.uncached_tokens, worker.breaker.acquire(), self.forecast, self._ended)
 
     def has_untried(self, request: LeaseRequest) -> bool:
         """Whether `lease` would find a worker that is not excluded."""
@@ -268,15 +272,22 @@ class Registry:
 
     def _allowed(self, model: str, ready: list[Worker]) -> list[Worker]:
         allowed = [worker for worker in ready if worker.breaker.allows()]
-        is_open = [worker for worker in ready if worker.breaker.state is BreakerState.OPEN]
-        if len(ready) >= self._settings.panic_workers and len(is_open) > self._settings.panic_share * len(ready):
+        if self._is_panic(ready):
             self.panics[model] += 1
-            return [worker for worker in ready if worker in allowed or worker in is_open]
+            return [worker for worker in ready if worker in allowed or worker.breaker.state is BreakerState.OPEN]
         if not allowed:
             wait_s = min(worker.breaker.retry_after_s() for worker in ready)
             message = f"every worker of model {model!r} has failed too often and is being tried again carefully"
             raise Unavailable(message, code="circuit_open", retry_after_ms=max(1000, round(wait_s * 1000)))
         return allowed
+
+    def panicking(self, model: str) -> bool:
+        """Whether the model's open breakers are ignored at this moment."""
+        return self._is_panic(self.ready(model))
+
+    def _is_panic(self, ready: list[Worker]) -> bool:
+        opened = sum(worker.breaker.state is BreakerState.OPEN for worker in ready)
+        return len(ready) >= self._settings.panic_workers and opened > self._settings.panic_share * len(ready)
 
     def _ended(self, worker: Worker, outcome: Outcome) -> None:
         self.outcomes[worker.id, outcome] += 1
