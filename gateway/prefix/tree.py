@@ -202,6 +202,6 @@ class PrefixTree:
             self._free.append(slot)
 
     def _all_keys(self) -> Iterator[tuple[dict[int, int], int]]:
-        for table in self._tiers.values():
+        for table in list(self._tiers.values()):
             for block in list(table):
                 yield table, block

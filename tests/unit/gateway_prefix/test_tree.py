@@ -116,3 +116,15 @@ def test_slots_are_used_again() -> None:
         while tree.sweep(1000):
             pass
     assert tree._next_slot <= 2
+
+
+def test_a_tier_may_appear_while_the_table_is_swept() -> None:
+    tree = PrefixTree()
+    tree.cleared("w")
+    tree.stored("w", [1, 2], 1)
+    tree.cleared("w")
+    assert tree.sweep(1)
+    tree.stored("w", [3], 2)
+    while tree.sweep(1):
+        pass
+    assert (len(tree), tree.match([3])) == (1, {"w": 1})
