@@ -61,6 +61,7 @@ class DetokenizerServicer(pb_grpc.DetokenizerServicer):
             self._instruments.sessions.inc()
             await session.run(request_iterator, context)
         except HeadraceError as error:
+            session.texts.drop_all()  # before the status, which a peer that does not read may never take
             await abort(context, error)
         finally:
             session.texts.drop_all()
@@ -133,21 +134,27 @@ class _Session:
         self._seq = 0
 
     async def run(self, frames: AsyncIterator[pb.ToDetok], context: Any) -> None:
-        """Serve until the peer half-closes. Raises InvalidRequest if it breaks the protocol."""
+        """Serve until the peer half-closes. Raises InvalidRequest or Overloaded if it breaks the rules."""
         reader = asyncio.create_task(self._read(frames))
+        writer = asyncio.create_task(self._write(context))
         try:
-            while not self._ended or self._pending:
-                await self._wake.wait()
-                self._wake.clear()
-                if reader.done():
-                    reader.result()
-                for frame in self._gather():
-                    self._seq += 1
-                    frame.seq = self._seq
-                    await context.write(frame)
+            await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_EXCEPTION)
+            for task in (reader, writer):
+                if task.done():
+                    task.result()
         finally:
             reader.cancel()
-            await asyncio.gather(reader, return_exceptions=True)
+            writer.cancel()
+            await asyncio.gather(reader, writer, return_exceptions=True)
+
+    async def _write(self, context: Any) -> None:
+        while not self._ended or self._pending:
+            await self._wake.wait()
+            self._wake.clear()
+            for frame in self._gather():
+                self._seq += 1
+                frame.seq = self._seq
+                await context.write(frame)
 
     def announce_drain(self, remaining_ms: int) -> None:
         """Tell the peer to open its texts elsewhere."""

@@ -47,8 +47,9 @@ def specs() -> dict[str, dict[str, Any]]:
     llama = {"type": "Sequence", "decoders": [REPLACE, FALLBACK, FUSE, STRIP]}
     gemma = {"type": "Sequence", "decoders": [REPLACE, FALLBACK, FUSE]}
     metaspace = {"type": "Metaspace", "replacement": "▁", "split": True}
+    bytes_step = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     return {
-        "byte_level": _spec(byte_level, {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}),
+        "byte_level": {**_spec(byte_level, bytes_step), "pre_tokenizer": bytes_step},
         "llama": _spec(WORDS + BYTE_TOKENS, llama, byte_fallback=True),
         "gemma": _spec(WORDS + BYTE_TOKENS, gemma, byte_fallback=True),
         "metaspace_always": _spec(WORDS, {**metaspace, "prepend_scheme": "always"}),
