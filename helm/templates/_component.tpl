@@ -87,7 +87,7 @@
 {{- end -}}
 
 {{- define "headrace.grpcPort" -}}
-{{- ternary (.config.grpc_port | default 0) .config.port (eq .role "gateway") | int -}}
+{{- ternary .config.grpc_port .config.port (eq .role "gateway") | int -}}
 {{- end -}}
 
 {{/* (root, c) → non-empty where the pod talks to the Kubernetes API */}}

@@ -29,7 +29,7 @@
 
 {{/* root → the gateway's settings that follow from the release */}}
 {{- define "headrace.gatewayConfig" -}}
-{{- $c := dict -}}
+{{- $c := dict "grpc_port" 30001 -}}
 {{- $_ := set $c "tokenizer" (include "headrace.target" (dict "root" . "id" "tokenizer" "port" (.Values.tokenizer.config.port | default 30010))) -}}
 {{- $_ := set $c "detokenizer" (include "headrace.target" (dict "root" . "id" "detokenizer" "port" (.Values.detokenizer.config.port | default 30020))) -}}
 {{- $c | toYaml -}}

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from kubernetes_validate.utils import all_versions
 
-from tests.helm.chart import CI, Manifest, render
+from tests.helm.chart import CI, Manifest, pod_specs, render
 from tests.helm.tools import tool
 
 OLDEST = (1, 27)
@@ -73,4 +73,5 @@ def test_kubectl_reads_every_pod(values: str) -> None:
     decoded = list(yaml.safe_load_all(done.stdout))
     items = [m for d in decoded for m in (d["items"] if d["kind"] == "List" else [d])]
     assert [m["metadata"]["name"] for m in items] == [m["metadata"]["name"] for m in wanted]
-    assert done.stdout.count("name: PROBE") == sum(len((m["spec"].get("template", m))["spec"]["containers"]) for m in wanted)
+    containers = sum(len(spec["containers"] + spec.get("initContainers", [])) for _, _, spec in pod_specs(wanted))
+    assert done.stdout.count("name: PROBE") == containers
