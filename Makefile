@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.headrace-installed
 ARGS   ?=
+VERSION = $(shell sed -n 's/^VERSION = "\(.*\)"/\1/p' services/common/version.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help install serve test unit lint format protos protos-check docs bench check clean
@@ -44,8 +45,9 @@ protos: install  ## generate the stubs from protos/
 protos-check: install  ## fail if the committed stubs are not what the contracts generate
 	@$(BIN)/python tests/check_stubs.py
 
-docs: install  ## write the generated pages of docs/
-	$(BIN)/python -m headrace docs docs/flags.md
+docs: install  ## write the generated pages of docs/ and the dashboards
+	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/dashboards.py
 
 bench: install  ## load the running server; ARGS as for `headrace bench serve`
 	$(BIN)/headrace bench serve $(ARGS)
@@ -54,3 +56,18 @@ check: lint protos-check test  ## what CI runs
 
 clean:  ## remove the environment and caches inside the repository
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.PHONY: helm-test ops-test images images-check
+
+helm-test: install  ## the chart, its rules and dashboards: helm, kubectl and promtool on every ci/ file
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/helm $(ARGS)
+
+ops-test: install  ## drain, rolling restart and metrics of the running suite (minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/ops $(ARGS)
+
+images:  ## build all images as localhost/headrace-<program>:<version>
+	for file in gateway/Dockerfile services/*/Dockerfile; do \
+	  docker build --file $$file --tag localhost/headrace-$$(basename $$(dirname $$file)):$(VERSION) . || exit 1; done
+
+images-check: install  ## run the images' build steps in clean environments: size, no torch, they start
+	$(BIN)/python -m tests.helm.images $(ARGS)
