@@ -1,0 +1,63 @@
+"""What the prefix cache must report through the whole suite, from the first request on."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.launched import Suite, launched
+
+ONE = {"temperature": 0, "max_new_tokens": 1}
+
+
+@pytest.fixture(scope="module")
+def suite() -> Iterator[Suite]:
+    with launched() as made:
+        yield made
+
+
+def _cached(suite: Suite, ids: list[int]) -> tuple[int, int]:
+    """(prompt tokens, of them cached)"""
+    meta = suite.generate(input_ids=ids, sampling_params=ONE)["meta_info"]
+    return meta["prompt_tokens"], meta["cached_tokens"]
+
+
+def test_the_first_prompt_shares_two_tokens_with_the_warm_up(suite: Suite) -> None:
+    meta = suite.generate(text="The capital of France is", sampling_params={"temperature": 0, "max_new_tokens": 8})["meta_info"]
+    assert (meta["prompt_tokens"], meta["cached_tokens"]) == (5, 2)
+
+
+def test_a_repeated_prompt_computes_one_token(suite: Suite) -> None:
+    ids = random.Random(1).choices(range(100, 40_000), k=2_999)
+    assert _cached(suite, ids) == (2_999, 0)
+    assert _cached(suite, ids) == (2_999, 2_998)
+
+
+@pytest.mark.parametrize(("layout", "low", "high"), [("start", 0, 8), ("end", 581, 587), ("stable", 599, 599)])
+def test_where_an_id_stands_decides_what_is_reused(suite: Suite, layout: str, low: int, high: int) -> None:
+    draw = random.Random(layout)
+    head, body = draw.choices(range(100, 40_000), k=5), draw.choices(range(100, 40_000), k=580)
+    tail = draw.choices(range(100, 40_000), k=5)
+
+    def prompt() -> list[int]:
+        unique = draw.choices(range(100, 40_000), k=10)
+        if layout == "start":
+            return head + unique + body
+        return head + body + (unique if layout == "end" else tail + tail)
+
+    first = prompt()
+    padded = [*first, *([7] * (600 - len(first)))] if layout == "stable" else first
+    second = padded if layout == "stable" else prompt()
+    _cached(suite, padded)
+    _, cached = _cached(suite, second)
+    assert low <= cached <= high
+
+
+def test_a_flush_forgets_and_is_refused_while_busy(suite: Suite) -> None:
+    ids = random.Random(2).choices(range(100, 40_000), k=200)
+    _cached(suite, ids)
+    suite.wait_idle()
+    assert suite.client.post("/flush_cache").status_code == 200
+    assert _cached(suite, ids) == (200, 0)
