@@ -44,6 +44,7 @@ class Preparer:
         if not keep and not after:
             return
         known = (await self._tokenizer.info(model, timeout_s=flight.remaining_s())).special_tokens
+        flight.thought_end_id = known.get(flight.spec.stops.thought_end)
         flight.keep_special_ids = tuple(known[text] for text in keep if text in known)
         if after:
             if after in known:

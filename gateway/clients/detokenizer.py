@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gateway.clients.link import SessionLink
@@ -23,6 +25,15 @@ _IDS_PER_FRAME = 32_768
 _CONTEXT_IDS = 16
 
 
+@dataclass(slots=True)
+class PieceRequest:
+    """A question for the bytes of `wanted` ids; the answer may come in parts."""
+
+    wanted: int
+    answer: asyncio.Future[list[bytes]]
+    parts: list[bytes] = field(default_factory=list)
+
+
 class TextSession(SessionLink):
     """Choices whose text is made on one detokenizer. Waiting frames are columns, so that steps merge while it is slow."""
 
@@ -34,6 +45,7 @@ class TextSession(SessionLink):
         self._pool = pool
         self._client_id = client_id
         self._rows: dict[int, Choice] = {}
+        self._asked: dict[int, PieceRequest] = {}
         self._next_handle = 1
         self._clear()
 
@@ -44,6 +56,7 @@ class TextSession(SessionLink):
         self._counts: list[int] = []
         self._ids: list[int] = []
         self._closes: list[pb.Close] = []
+        self._queries: list[pb.PieceQuery] = []
 
     @property
     def open_texts(self) -> int:
@@ -78,7 +91,6 @@ class TextSession(SessionLink):
             stop_strings=stops.strings,
             stop_regexes=stops.regexes,
             keep_stop=stops.keep_stop,
-            want_pieces=flight.spec.want_pieces,
             model=flight.spec.model,
             tokenizer_digest=flight.identity.tokenizer_digest if flight.identity is not None else "",
             request_id=flight.spec.request_id,
@@ -106,7 +118,7 @@ class TextSession(SessionLink):
 
     def flush(self) -> None:
         """Send what is queued."""
-        if self._opens or self._handles or self._closes:
+        if self._opens or self._handles or self._closes or self._queries:
             self.wake()
 
     def _open(self, metadata: tuple[tuple[str, str], ...]) -> Any:
@@ -126,7 +138,7 @@ class TextSession(SessionLink):
         self._pool.session_up(self)
 
     def _due(self) -> Iterator[pb.ToDetok]:
-        opens, closes = self._opens, self._closes
+        opens, closes, queries = self._opens, self._closes, self._queries
         handles, firsts, counts, ids = self._handles, self._firsts, self._counts, self._ids
         self._clear()
         yield from opens
@@ -134,10 +146,16 @@ class TextSession(SessionLink):
             yield from _token_frames(handles, firsts, counts, ids)
         if closes:
             yield pb.ToDetok(close=closes)
+        for query in queries:
+            yield pb.ToDetok(pieces=[query])
 
     def _lost(self, message: str) -> None:
         rows, self._rows = self._rows, {}
         self._clear()
+        asked, self._asked = self._asked, {}
+        for request in asked.values():
+            if not request.answer.done():
+                request.answer.set_exception(errors.Unavailable(f"detokenizer {self.address} was lost: {message}", code="detokenizer"))
         self._pool.session_down(self, list(rows.values()))
 
     def give_up(self) -> list[Choice]:
@@ -159,10 +177,10 @@ class TextSession(SessionLink):
                 choice.through = through
                 if piece:
                     self._deliver(choice, piece)
-            for entry in text.token_pieces:
-                self._add_pieces(rows.get(text.handle[entry.row]), entry)
         for closed in frame.closed:
             self._on_closed(closed)
+        for pieces in frame.pieces:
+            self._on_pieces(pieces)
         for failed in frame.failed:
             choice = rows.pop(failed.handle, None)
             if choice is not None:
@@ -180,11 +198,24 @@ class TextSession(SessionLink):
             log.exception("delivery failed", extra={"request_id": choice.flight.spec.request_id})
             choice.flight.fail(errors.Internal(f"{type(error).__name__} while delivering text"))
 
-    def _add_pieces(self, choice: Choice | None, entry: pb.TokenPieces) -> None:
-        if choice is not None:
-            known = len(choice.pieces) - entry.first_position
-            if known >= 0:
-                choice.pieces.extend(entry.pieces[known:])
+    def ask_pieces(self, ids: list[int]) -> asyncio.Future[list[bytes]]:
+        """Bytes of each id as it stands in the middle of a text. The future fails if the Session does."""
+        query_id = self._next_handle
+        self._next_handle += 1
+        request = self._asked[query_id] = PieceRequest(len(ids), asyncio.get_running_loop().create_future())
+        self._queries.append(pb.PieceQuery(handle=query_id, first_position=1, ids=ids, query_id=query_id))
+        self.wake()
+        return request.answer
+
+    def _on_pieces(self, pieces: pb.Pieces) -> None:
+        request = self._asked.get(pieces.query_id)
+        if request is None:
+            return
+        request.parts.extend(pieces.pieces)
+        if len(request.parts) >= request.wanted:
+            del self._asked[pieces.query_id]
+            if not request.answer.done():
+                request.answer.set_result(request.parts)
 
     def _on_closed(self, closed: pb.Closed) -> None:
         choice = self._rows.pop(closed.handle, None)

@@ -51,6 +51,8 @@ def add_prompt_logprobs(flight: Flight, part: pb.PromptLogprobs) -> None:
         return
     for place, (token, (chosen, top, asked)) in enumerate(zip(part.token_ids, _entries(part.logprobs), strict=False)):
         position = part.first_position + place
+        for missing in range(start + len(flight.prompt_logprobs), min(position, len(flight.prompt_ids))):
+            flight.prompt_logprobs.append(TokenLogprob(flight.prompt_ids[missing], None, [], []))
         if position - start == len(flight.prompt_logprobs):
             value = None if position == 0 or math.isnan(chosen) else chosen
             flight.prompt_logprobs.append(TokenLogprob(token, value, top if value is not None else [], asked))

@@ -76,6 +76,10 @@ class TextPool:
         """The choice's text is complete."""
         self._home.pop(choice, None)
 
+    def connected(self) -> TextSession | None:
+        """A Session that can be asked now, if there is one."""
+        return self._pick()
+
     def flush(self) -> None:
         """Send what the last frame brought."""
         for session in self.sessions:

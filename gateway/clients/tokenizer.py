@@ -51,7 +51,13 @@ class TokenizerClient:
         self._stubs = itertools.cycle(stubs)
         self._trust = trust
         self._hold_s = hold_s
+        self._reached = False
         self._info: dict[str, TokenizerInfo] = {}
+
+    @property
+    def reached(self) -> bool:
+        """Has a tokenizer ever answered, and did the last call reach one?"""
+        return self._reached
 
     async def close(self) -> None:
         """Close the channels."""
@@ -108,6 +114,18 @@ class TokenizerClient:
             )
         return found
 
+    async def watch(self, interval_s: float = 1.0) -> None:
+        """Ask for a sign of life now and then, so that readiness knows. Runs until cancelled."""
+        while True:
+            try:
+                await next(self._stubs).GetTokenizerInfo(
+                    pb.GetTokenizerInfoRequest(), timeout=5.0, metadata=call_metadata(self._trust)
+                )
+                self._reached = True
+            except grpc.aio.AioRpcError as error:
+                self._reached = not isinstance(from_rpc_error(error), Unavailable | DeadlineExceeded)
+            await asyncio.sleep(interval_s)
+
     async def _call(self, call: Callable[..., Awaitable[R]], request_id: str, timeout_s: float | None) -> R:
         began = time.monotonic()
         limit = self._hold_s if timeout_s is None else min(self._hold_s, timeout_s)
@@ -115,9 +133,12 @@ class TokenizerClient:
         while True:
             left = limit - (time.monotonic() - began)
             try:
-                return await call(next(self._stubs), timeout=max(left, 0.001), metadata=call_metadata(self._trust, request_id or None))
+                answer = await call(next(self._stubs), timeout=max(left, 0.001), metadata=call_metadata(self._trust, request_id or None))
+                self._reached = True
+                return answer
             except grpc.aio.AioRpcError as rpc_error:
                 error = from_rpc_error(rpc_error)
+                self._reached = not isinstance(error, Unavailable)
             if not _is_passing(error) or left - delay <= 0:
                 raise _told(error, timeout_s is not None and timeout_s <= self._hold_s)
             await asyncio.sleep(delay * (0.5 + random.random() / 2))

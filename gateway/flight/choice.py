@@ -30,7 +30,6 @@ class Choice:
         "last_token_at",
         "logprobs",
         "output_ids",
-        "pieces",
         "queue_s",
         "retractions",
         "seed",
@@ -50,7 +49,6 @@ class Choice:
         self.delivered_bytes = 0
         self.through = 0
         self.logprobs: list[TokenLogprob] = []
-        self.pieces: list[bytes] = []
         self.worker_handle = 0
         self.text_handle = 0
         self.accepted = False

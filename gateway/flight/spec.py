@@ -66,6 +66,7 @@ class Stops:
     skip_special_tokens: bool = True
     spaces_between_special: bool = True
     keep_special_tokens: tuple[str, ...] = ()
+    thought_end: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,5 +112,4 @@ class GenerateSpec:
     tenant: str = ""
     traceparent: str = ""
     timeout_s: float | None = None
-    want_pieces: bool = False
     prompt_field: str = "prompt"

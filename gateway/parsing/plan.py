@@ -13,7 +13,7 @@ from gateway.parsing.tools.interface import ToolFamily, ToolParser, openai_id
 
 @dataclass(frozen=True, slots=True)
 class ParsePlan:
-    """One request's parsers. forced: "", "required" or "named"."""
+    """One request's parsers. forced: "", "required" or "named". separate_reasoning False leaves thoughts in the content."""
 
     reasoning: ReasoningFamily | None = None
     separate_reasoning: bool = True
@@ -53,11 +53,12 @@ class AnswerParser:
     """Parses one choice and remembers what it found."""
 
     def __init__(self, plan: ParsePlan) -> None:
-        self._separate = plan.separate_reasoning
-        self._splitter = ReasoningSplitter(plan.reasoning) if plan.reasoning is not None else None
+        apart = plan.reasoning is not None and plan.separate_reasoning
+        self._splitter = ReasoningSplitter(plan.reasoning) if apart and plan.reasoning is not None else None
         self._tools = _tool_parser(plan)
         self._family = plan.tools
         self._parallel = plan.parallel
+        self._thought = False
         self.content: list[str] = []
         self.reasoning: list[str] = []
         self.calls: list[Call] = []
@@ -77,6 +78,16 @@ class AnswerParser:
         return self._keep(events)
 
     @property
+    def thought(self) -> bool:
+        """Was there a thought at all?"""
+        return self._thought
+
+    @property
+    def thinking(self) -> bool:
+        """Did the text end inside the thought?"""
+        return self._splitter is not None and self._splitter.thinking
+
+    @property
     def called(self) -> bool:
         """Is there a whole call, and none that was cut?"""
         return bool(self.calls) and all(call.whole for call in self.calls)
@@ -86,8 +97,9 @@ class AnswerParser:
         for event in events:
             if isinstance(event, Content) and self._tools is not None:
                 found += self._tools.feed(event.text)
-            elif isinstance(event, Reasoning) and not self._separate:
-                found.append(Content(event.text))
+            elif isinstance(event, Reasoning):
+                self._thought = True
+                found.append(event)
             else:
                 found.append(event)
         return found

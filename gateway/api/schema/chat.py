@@ -69,7 +69,7 @@ def read_chat(body: Mapping[str, Any], defaults: Defaults) -> ChatCall:
         prompt=_prompt(fields, messages, use, kwargs),
         n=fields.integer("n", 1, limits.max_choices) or 1,
         sampling=read_sampling(fields, defaults),
-        stops=replace(stops, keep_special_tokens=plan.keep_special),
+        stops=replace(stops, keep_special_tokens=plan.keep_special, thought_end=plan.reasoning.end if plan.reasoning else ""),
         logprobs=logprobs,
         constraint=constraint,
         stream_interval=envelope.stream_interval,
@@ -80,7 +80,6 @@ def read_chat(body: Mapping[str, Any], defaults: Defaults) -> ChatCall:
         tenant=defaults.tenant,
         traceparent=defaults.traceparent,
         timeout_s=envelope.timeout_s,
-        want_pieces=logprobs is not None,
         prompt_field="messages",
     )
     return ChatCall(spec, plan, stream, envelope.model)

@@ -68,7 +68,6 @@ def read_completion(body: Mapping[str, Any], defaults: Defaults) -> CompletionCa
             tenant=defaults.tenant,
             traceparent=defaults.traceparent,
             timeout_s=envelope.timeout_s,
-            want_pieces=logprobs is not None,
         )
         for place, prompt in enumerate(prompts)
     )

@@ -39,7 +39,7 @@ def read_native(body: Mapping[str, Any], defaults: Defaults) -> NativeCall:
     params = _params(fields, len(prompts), batch)
     pieces = fields.boolean("return_text_in_logprobs", False)
     specs = tuple(
-        _spec(Fields(_at(body, place, batch)), params[place], prompt, rids[place], envelope, defaults, pieces, field)
+        _spec(Fields(_at(body, place, batch)), params[place], prompt, rids[place], envelope, defaults, field)
         for place, prompt in enumerate(prompts)
     )
     return NativeCall(specs, batch, fields.boolean("stream", False), pieces)
@@ -66,7 +66,6 @@ def _spec(
     rid: str,
     envelope: Envelope,
     defaults: Defaults,
-    pieces: bool,
     field: str,
 ) -> GenerateSpec:
     limits = defaults.limits
@@ -90,7 +89,6 @@ def _spec(
         tenant=defaults.tenant,
         traceparent=defaults.traceparent,
         timeout_s=envelope.timeout_s,
-        want_pieces=pieces and logprobs is not None,
         prompt_field=field,
     )
 

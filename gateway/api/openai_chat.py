@@ -1,0 +1,102 @@
+"""`POST /v1/chat/completions`."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from aiohttp import web
+
+from gateway.api.answers import chat_logprob, finish_reason, ids_in, matched_stop
+from gateway.api.body import read_json
+from gateway.api.chat_stream import ChatChunks, ChatStream
+from gateway.api.context import Caller, caller, defaults_for
+from gateway.api.errors import dumps, openai_body
+from gateway.api.later import Later
+from gateway.api.reasoning_count import reasoning_tokens
+from gateway.api.schema.chat import ChatCall, read_chat
+from gateway.api.schema.reader import Fields
+from gateway.api.stream_answer import StreamAnswer, Streamed, route_headers
+from gateway.api.usage import usage_of
+from gateway.api.whole_answer import run_whole
+from gateway.clients.pieces import PieceTable
+from gateway.flight.choice import Choice
+from gateway.flight.flight import Flight, Listener, Silent
+from gateway.parsing.plan import AnswerParser
+
+
+async def chat_completions(request: web.Request) -> web.StreamResponse:
+    """Answer a conversation, whole or streamed."""
+    who = caller(request)
+    body = await read_json(request, who.doors.settings.max_body)
+    call = read_chat(body, await defaults_for(request, Fields(body).string("model", longest=1024)))
+    if call.stream.on:
+        return await _streamed(request, who, call)
+    flight = Flight(call.spec, Silent())
+    await run_whole(who, "chat", call.spec.model, [flight])
+    answer = await _whole(call, flight, who.doors.pieces)
+    return web.Response(body=dumps(answer), content_type="application/json", headers=route_headers(request, flight))
+
+
+async def _streamed(request: web.Request, who: Caller, call: ChatCall) -> web.StreamResponse:
+    answer = StreamAnswer(request, who)
+    chunks = ChatChunks(_answer_id(call), int(time.time()), call.model, usage=call.stream.usage or call.stream.every)
+    chat = ChatStream(call, chunks, answer.write, who.doors.pieces)
+    later = [Later(chat, who.doors.pieces)] if call.spec.logprobs is not None else []
+    listener: Listener = later[0] if later else chat
+    flight = Flight(call.spec, listener)
+
+    def finale() -> bytes:
+        if not call.stream.usage:
+            return b""
+        return chunks.totals(usage_of([flight], sum(reasoning_tokens(c, call.plan, chat.parser(c.index)) for c in flight.choices)))
+
+    return await answer.run(Streamed("chat", call.spec.model, [flight], finale, openai_body, later))
+
+
+def _answer_id(call: ChatCall) -> str:
+    return f"chatcmpl-{call.spec.request_id}"
+
+
+async def _whole(call: ChatCall, flight: Flight, pieces: PieceTable) -> dict[str, Any]:
+    if call.spec.logprobs is not None:
+        await pieces.ensure(token for choice in flight.choices for token in ids_in(choice.logprobs))
+    choices, thought = [], 0
+    for choice in flight.choices:
+        parser = call.plan.parser()
+        parser.feed(choice.full_text())
+        parser.finish()
+        thought += reasoning_tokens(choice, call.plan, parser)
+        choices.append(_choice(choice, parser, pieces))
+    return {
+        "id": _answer_id(call),
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": call.model,
+        "choices": choices,
+        "usage": usage_of([flight], thought),
+        "system_fingerprint": None,
+    }
+
+
+def _choice(choice: Choice, parser: AnswerParser, pieces: PieceTable) -> dict[str, Any]:
+    content = "".join(parser.content)
+    calls = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": "".join(call.arguments)}}
+        for call in parser.calls
+        if call.whole
+    ]
+    message: dict[str, Any] = {"role": "assistant", "content": content if content or not calls else None, "refusal": None}
+    message["reasoning_content"] = "".join(parser.reasoning) or None
+    if calls:
+        message["tool_calls"] = calls
+    logprobs = None
+    if choice.flight.spec.logprobs is not None:
+        logprobs = {"content": [chat_logprob(entry, pieces) for entry in choice.logprobs], "refusal": None}
+    return {
+        "index": choice.index,
+        "message": message,
+        "logprobs": logprobs,
+        "finish_reason": finish_reason(choice, called=parser.called),
+        "matched_stop": matched_stop(choice),
+    }

@@ -1,0 +1,125 @@
+"""From settings to parts: everything the gateway is made of, wired once."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from dataclasses import dataclass
+
+from gateway.api.auth import KeyRing, read_keys
+from gateway.api.doors import Doors, DoorSettings
+from gateway.api.record import Recorder
+from gateway.api.schema.limits import Limits
+from gateway.api.sse import StreamKeeper, StreamLimits
+from gateway.clients.pieces import PieceTable
+from gateway.clients.text_stage import TextPool
+from gateway.clients.tokenizer import TokenizerClient
+from gateway.clients.worker_admin import WorkerAdmin
+from gateway.clients.worker_pool import WorkerPool
+from gateway.config import GatewayConfig
+from gateway.models import ModelCatalog
+from gateway.pipeline import Pipeline, PipelineSettings, Stages
+from gateway.prepare import Preparer
+from gateway.resilience.admission import Admission, AdmissionSettings
+from gateway.resilience.circuit_breaker import BreakerSettings
+from gateway.resilience.resume import ResumeSettings
+from gateway.resilience.retry import RetryBudget, RetrySettings
+from gateway.routing.factory import PolicySettings, make_policy
+from gateway.workers.fleet import FleetSettings, FleetWatcher
+from gateway.workers.health import HealthSettings
+from gateway.workers.registry import Registry, RegistrySettings
+from services.common.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What runs, and what must be started and closed."""
+
+    doors: Doors
+    registry: Registry
+    fleet: FleetWatcher
+    pool: WorkerPool
+    text: TextPool
+    tokenizer: TokenizerClient
+
+
+def build(config: GatewayConfig, metrics: Metrics) -> Parts:
+    """Make all parts; nothing is connected yet. Raises ConfigError."""
+    client_id = f"gateway-{uuid.uuid4().hex[:12]}"
+    registry = _registry(config)
+    text = TextPool(config.detokenizer, client_id=client_id, trust=config)
+    tokenizer = TokenizerClient(config.tokenizer, trust=config, hold_s=config.hold_secs)
+    pool = WorkerPool(registry, text, client_id=client_id, trust=config, silence_limit_s=config.worker_stall_secs)
+    fleet = FleetWatcher(
+        registry,
+        FleetSettings(health=HealthSettings(interval_s=config.health_interval_secs)),
+        trust=config,
+        subscriber=client_id,
+    )
+    models = ModelCatalog(registry)
+    stages = Stages(registry, models, Preparer(tokenizer, models), pool, text, _admission(config), RetryBudget())
+    pipeline = Pipeline(stages, _pipeline_settings(config))
+    doors = Doors(
+        settings=_door_settings(config),
+        pipeline=pipeline,
+        models=models,
+        tokenizer=tokenizer,
+        text=text,
+        pieces=PieceTable(text),
+        registry=registry,
+        admin=WorkerAdmin(pool, config),
+        keeper=StreamKeeper(StreamLimits(config.max_unsent_bytes, config.client_stall_secs, config.keepalive_comment_secs)),
+        recorder=Recorder(metrics),
+        keys=_keys(config),
+    )
+    return Parts(doors, registry, fleet, pool, text, tokenizer)
+
+
+def _registry(config: GatewayConfig) -> Registry:
+    rng = random.Random()
+    breaker = BreakerSettings(
+        enabled=not config.disable_circuit_breaker,
+        failures=config.cb_failure_threshold,
+        successes=config.cb_success_threshold,
+        open_s=config.cb_timeout_duration_secs,
+        window_s=config.cb_window_duration_secs,
+    )
+    settings = RegistrySettings(breaker=breaker, failure_threshold=config.health_failures)
+    return Registry(settings, lambda model: make_policy(config.policy, PolicySettings(), time.monotonic, rng), time.monotonic)
+
+
+def _admission(config: GatewayConfig) -> Admission:
+    wanted = None if config.max_concurrent_requests == 0 else config.max_concurrent_requests
+    settings = AdmissionSettings(wanted, config.queue_size, config.queue_timeout_secs, config.processes)
+    return Admission(settings, time.monotonic)
+
+
+def _pipeline_settings(config: GatewayConfig) -> PipelineSettings:
+    attempts = 1 if config.disable_retries else max(1, config.retry_max_retries)
+    return PipelineSettings(
+        retry=RetrySettings(max_attempts=attempts), resume=ResumeSettings(max_resumes=config.max_resumes), hold_s=config.hold_secs
+    )
+
+
+def _door_settings(config: GatewayConfig) -> DoorSettings:
+    return DoorSettings(
+        limits=Limits(max_choices=config.max_choices, max_logprobs=config.max_logprobs, max_batch=config.max_batch),
+        max_body=config.max_body_bytes,
+        request_timeout_s=config.request_timeout_secs or None,
+        sampling_defaults=config.sampling_defaults,
+        tool_call_parser=config.tool_call_parser,
+        reasoning_parser=config.reasoning_parser,
+        incremental_output=config.incremental_streaming_output,
+        usage_by_default=config.stream_response_default_include_usage,
+        cache_report=config.enable_cache_report,
+        isolate_by_key=config.cache_isolation == "api-key",
+        shared_port=config.shared_port,
+        cors_origins=config.cors_origins,
+    )
+
+
+def _keys(config: GatewayConfig) -> KeyRing:
+    user = read_keys([config.api_key] if config.api_key is not None else [], config.api_key_file, "api-key-file")
+    admin = read_keys([config.admin_api_key] if config.admin_api_key is not None else [], config.admin_api_key_file, "admin-api-key-file")
+    return KeyRing(user, admin)

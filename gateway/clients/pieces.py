@@ -1,0 +1,50 @@
+"""The bytes of single tokens, for logprobs: asked of the detokenizer once and remembered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from gateway.clients.text_stage import TextPool
+from services.common.errors import Unavailable
+
+_IDS_PER_QUERY = 8_192
+_MOST_KEPT = 1 << 18
+_TRIES = 20
+_PAUSE_S = 0.25
+
+
+class PieceTable:
+    """Token id to bytes, as it stands in the middle of a text."""
+
+    def __init__(self, pool: TextPool) -> None:
+        self._pool = pool
+        self._known: dict[int, bytes] = {}
+
+    def bytes_of(self, token_id: int) -> bytes:
+        """The bytes of an id that `ensure` was asked for."""
+        return self._known.get(token_id, b"")
+
+    def text_of(self, token_id: int) -> str:
+        """The same as text; bytes that are no character become U+FFFD."""
+        return self.bytes_of(token_id).decode("utf-8", "replace")
+
+    async def ensure(self, ids: Iterable[int]) -> None:
+        """Return once all ids are known. Raises Unavailable if no detokenizer answers for some seconds."""
+        missing = list({token for token in ids if token not in self._known})
+        if len(self._known) + len(missing) > _MOST_KEPT:
+            self._known.clear()
+        for at in range(0, len(missing), _IDS_PER_QUERY):
+            part = missing[at : at + _IDS_PER_QUERY]
+            self._known.update(zip(part, await self._ask(part), strict=True))
+
+    async def _ask(self, ids: list[int]) -> list[bytes]:
+        for _ in range(_TRIES):
+            session = self._pool.connected()
+            if session is not None:
+                try:
+                    return await session.ask_pieces(ids)
+                except Unavailable:
+                    pass
+            await asyncio.sleep(_PAUSE_S)
+        raise Unavailable("the detokenizer does not answer", code="detokenizer")

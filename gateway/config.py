@@ -1,0 +1,82 @@
+"""The gateway's settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.routing.factory import POLICIES
+from services.common.config import at_least, count, option
+from services.common.server_config import ServerConfig
+
+TOOL_PARSERS = (
+    "hermes", "qwen", "qwen25", "llama3", "llama3_json", "mistral", "deepseek", "deepseekv3", "deepseek_v3", "deepseekv31", "pythonic",
+)  # fmt: skip
+REASONING_PARSERS = ("deepseek-r1", "deepseek_r1", "qwen3", "qwen3-thinking", "glm45")
+
+_DOORS, _SERVICES, _LIMITS, _KEYS = "Doors", "Services", "Limits", "Keys"
+_ROUTING, _RELIABILITY, _BREAKER, _ANSWERS = "Routing", "Reliability", "Circuit breaker", "Answers"
+
+
+def concurrency(text: str) -> int:
+    """A number, -1 for no limit, or `adaptive`, which is 0 here."""
+    return 0 if text == "adaptive" else int(text)
+
+
+@dataclass(frozen=True)
+class GatewayConfig(ServerConfig):
+    """Where clients come in, which services answer them, and what they may ask for."""
+
+    port: int = option(30000, "port of the REST door; 0 takes a free one", group="Network", check=at_least(0))
+    grpc_port: int = option(-1, "port of the gRPC door; -1 is port + 1, 0 takes a free one, -2 turns it off", group=_DOORS)
+    metrics_on_main_port: bool = option(False, "serve /metrics on the REST door too", group=_DOORS)
+    cors_origins: tuple[str, ...] = option((), "origins whose pages may call the REST door; * for all", group=_DOORS)
+    shared_port: bool = option(False, "several gateway processes listen on one port; limits are divided by --processes", group=_DOORS)
+    processes: int = option(1, "gateway processes that share the port", group=_DOORS, check=at_least(1))
+
+    tokenizer: tuple[str, ...] = option(("127.0.0.1:30010",), "tokenizer services, host:port each", group=_SERVICES)
+    detokenizer: tuple[str, ...] = option(("127.0.0.1:30020",), "detokenizer services, host:port each", group=_SERVICES)
+    workers: tuple[str, ...] = option((), "scheduler-workers, host:port each", group=_SERVICES, aliases=("--worker-urls",))
+
+    api_key: str | None = option(None, "key clients must send", group=_KEYS, secret=True)
+    api_key_file: str | None = option(None, "file with keys clients may send, one a line", group=_KEYS)
+    admin_api_key: str | None = option(None, "key for admin routes, which then refuse the others", group=_KEYS, secret=True)
+    admin_api_key_file: str | None = option(None, "file with admin keys, one a line", group=_KEYS)
+    cache_isolation: str = option("none", "api-key: callers with different keys share no cache", choices=("none", "api-key"), group=_KEYS)
+
+    max_body_bytes: int = option(64 << 20, "largest request body, before and after decompression", unit="bytes", parse=count, group=_LIMITS)
+    max_header_bytes: int = option(16_384, "longest header line", unit="bytes", parse=count, group=_LIMITS)
+    max_choices: int = option(128, "largest n", group=_LIMITS, check=at_least(1))
+    max_logprobs: int = option(20, "most alternatives per token", group=_LIMITS, check=at_least(0))
+    max_batch: int = option(1024, "most choices of one request, all prompts together", group=_LIMITS, check=at_least(1))
+    request_timeout_secs: float = option(1800.0, "longest life of a request; 0 is no limit", unit="s", group=_LIMITS, check=at_least(0))
+    max_concurrent_requests: int = option(
+        -1, "requests running at once per model; -1 is no limit, adaptive finds the knee", parse=concurrency, group=_LIMITS
+    )
+    queue_size: int = option(100, "requests waiting at once per model", group=_LIMITS, check=at_least(0))
+    queue_timeout_secs: float = option(60.0, "longest wait in the gateway's queue", unit="s", group=_LIMITS, check=at_least(0))
+    max_unsent_bytes: int = option(1 << 20, "unsent output at which a slow client is cut off", unit="bytes", parse=count, group=_LIMITS)
+    client_stall_secs: float = option(30.0, "time a client may accept no byte", unit="s", group=_LIMITS, check=at_least(1))
+    keepalive_comment_secs: float = option(15.0, "silence after which a stream gets a comment", unit="s", group=_LIMITS, check=at_least(1))
+
+    policy: str = option("cache_aware", "how a worker is chosen", choices=POLICIES, group=_ROUTING)
+    health_interval_secs: float = option(60.0, "time between health checks where Watch is missing", unit="s", group=_ROUTING)
+    health_failures: int = option(3, "failed attempts to reach a worker before it counts as failed", group=_ROUTING, check=at_least(1))
+
+    max_resumes: int = option(3, "times one request may go on elsewhere in mid-answer", group=_RELIABILITY, check=at_least(0))
+    retry_max_retries: int = option(5, "attempts of a request that has produced nothing, the first counted", group=_RELIABILITY)
+    disable_retries: bool = option(False, "one attempt only", group=_RELIABILITY)
+    hold_secs: float = option(30.0, "time a request waits for a service that is starting again", unit="s", group=_RELIABILITY)
+    worker_stall_secs: float = option(30.0, "silence after which a worker with requests counts as dead", unit="s", group=_RELIABILITY)
+
+    disable_circuit_breaker: bool = option(False, "send requests to workers that fail", group=_BREAKER)
+    cb_failure_threshold: int = option(10, "failures in the window that open it", group=_BREAKER, check=at_least(1))
+    cb_success_threshold: int = option(3, "good trial calls that close it", group=_BREAKER, check=at_least(1))
+    cb_timeout_duration_secs: float = option(60.0, "time it stays open", unit="s", group=_BREAKER)
+    cb_window_duration_secs: float = option(120.0, "window in which failures count", unit="s", group=_BREAKER)
+
+    sampling_defaults: str = option("model", "values for what a request leaves out", choices=("model", "openai"), group=_ANSWERS)
+    tool_call_parser: str = option("", "how the model writes tool calls", choices=("", *TOOL_PARSERS), group=_ANSWERS)
+    reasoning_parser: str = option("", "how the model writes its thoughts", choices=("", *REASONING_PARSERS), group=_ANSWERS)
+    incremental_streaming_output: bool = option(False, "/generate streams only what is new, not all text so far", group=_ANSWERS)
+    stream_response_default_include_usage: bool = option(False, "streams end with usage unless asked not to", group=_ANSWERS)
+    enable_cache_report: bool = option(True, "no effect: cached tokens are always reported", group=_ANSWERS)
