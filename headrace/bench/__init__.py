@@ -1,0 +1,1 @@
+"""`headrace bench`: a load generator whose every figure can be recomputed from its records."""

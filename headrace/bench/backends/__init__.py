@@ -1,0 +1,1 @@
+"""How a request is spoken: our native door, our gRPC door, or anybody's OpenAI API."""
