@@ -54,7 +54,7 @@ class RowState:
         if self._repetition:
             for token in np.unique(start.prompt_ids).tolist():
                 self._seen.add(token)
-        self.wants_logprobs = spec.logprobs or spec.top_logprobs > 0 or bool(spec.logprob_ids)
+        self.wants_logprobs = spec.logprobs
         self.last_prompt_logits: FloatRow | None = None  # of the previous chunk's last token, for prompt logprobs
         for token in np.asarray(start.output_ids).tolist():
             self._count(token)

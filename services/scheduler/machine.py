@@ -1,0 +1,77 @@
+"""What runs in the engine thread: an engine, and the scheduler that feeds it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from services.common.config import ConfigError
+from services.scheduler.config import SchedulerConfig
+from services.scheduler.core.scheduler import Scheduler
+from services.scheduler.engine.interface import Engine
+from services.scheduler.engine.script import load_script
+from services.scheduler.engine.scripted import ScriptedEngine
+from services.scheduler.report import StartupReport
+from services.scheduler.resolve import core_config, report_flags
+from services.scheduler.text_stops import TextStops
+
+log = logging.getLogger(__name__)
+
+_SCRIPTED_POOL_TOKENS = 65536
+_SCRIPTED_ROWS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Everything that is there once the model is loaded."""
+
+    scheduler: Scheduler
+    engine: Engine
+    architecture: str
+    text_stops: TextStops
+    publishes_blocks: bool
+
+
+def build_machine(config: SchedulerConfig, sources: dict[str, str], epoch: int, report: StartupReport) -> Machine:
+    """Load the model (or the script) and put the scheduler on it. Raises ConfigError."""
+    engine, architecture = _engine(config, report)
+    with report.phase("tokenizer"):
+        text_stops = _text_stops(config)
+    core = core_config(config, engine.info, epoch)
+    report_flags(report, config, sources, core)
+    try:
+        scheduler = Scheduler(core, engine, log=lambda line: log.info(str(line)))
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    return Machine(scheduler, engine, architecture, text_stops, core.publish_cache_events and not core.disable_radix_cache)
+
+
+def _engine(config: SchedulerConfig, report: StartupReport) -> tuple[Engine, str]:
+    if config.load_format == "scripted":
+        return _scripted(config, report), "scripted"
+    with report.phase("import torch"):  # seconds, and the scripted engine does without
+        from services.scheduler.engine.build import build_engine
+        from services.scheduler.engine.memory import HostMemory
+    built = build_engine(config, HostMemory(), report)
+    return built.engine, built.architecture
+
+
+def _scripted(config: SchedulerConfig, report: StartupReport) -> ScriptedEngine:
+    try:
+        script = load_script(Path(config.script) if config.script else None)
+    except ValueError as error:
+        raise ConfigError(f"--script: {error}") from error
+    pool = config.max_total_tokens or _SCRIPTED_POOL_TOKENS
+    rows = min(config.max_running_requests or _SCRIPTED_ROWS, pool)
+    engine = ScriptedEngine(script, num_slots=pool, max_rows=rows, page_size=config.page_size)
+    report.add("model", engine.info.model_name)
+    report.add("context_len", engine.info.context_length, unit="tokens")
+    report.add("max_total_num_tokens", pool, unit="tokens")
+    report.add("max_running_requests", rows)
+    return engine
+
+
+def _text_stops(config: SchedulerConfig) -> TextStops:
+    path = config.tokenizer_path or config.model_path
+    return TextStops.load(Path(path)) if path is not None else TextStops(None, "")

@@ -1,0 +1,70 @@
+"""The flags, completed with what was decided at start, as the scheduler core takes them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from services.common.config import show
+from services.scheduler.config import SchedulerConfig
+from services.scheduler.core.settings import SchedulerConfig as CoreConfig
+from services.scheduler.engine.interface import EngineInfo
+from services.scheduler.report import ReportedSetting, StartupReport
+
+_CPU_CHUNK = 256  # tokens: keeps the gap between two tokens of running requests short for a few percent of throughput
+
+
+def core_config(config: SchedulerConfig, info: EngineInfo, epoch: int) -> CoreConfig:
+    """Resolve what was left open."""
+    policy_config: dict[str, Any] = json.loads(config.radix_eviction_policy_config or "{}")
+    return CoreConfig(
+        schedule_policy=config.schedule_policy,
+        max_running_requests=info.max_rows,
+        max_queued_requests=config.max_queued_requests,
+        max_prefill_tokens=config.max_prefill_tokens,
+        prefill_max_requests=config.prefill_max_requests,
+        chunked_prefill_size=_chunk(config, info),
+        enable_mixed_chunk=config.enable_mixed_chunk,
+        prefill_decode_interval=config.prefill_decode_interval,
+        itl_target_ms=config.itl_target_ms,
+        schedule_conservativeness=config.schedule_conservativeness,
+        retraction_policy=config.retraction_policy,
+        disable_radix_cache=config.disable_radix_cache,
+        radix_eviction_policy=config.radix_eviction_policy,
+        radix_eviction_policy_config=policy_config,
+        publish_cache_events=not config.disable_cache_events,
+        cache_epoch=epoch,
+        enable_priority_scheduling=config.enable_priority_scheduling,
+        schedule_low_priority_values_first=config.schedule_low_priority_values_first,
+        default_priority_value=config.default_priority_value,
+        priority_scheduling_preemption_threshold=config.priority_scheduling_preemption_threshold,
+        disable_priority_preemption=config.disable_priority_preemption,
+        abort_on_priority_when_disabled=config.abort_on_priority_when_disabled,
+        req_waiting_timeout_s=config.req_waiting_timeout,
+        req_running_timeout_s=config.req_running_timeout,
+        disable_overlap_schedule=True if config.disable_overlap_schedule is None else config.disable_overlap_schedule,
+        decode_log_interval=config.decode_log_interval,
+        policy_seed=config.random_seed,
+    )
+
+
+def report_flags(report: StartupReport, config: SchedulerConfig, sources: dict[str, str], core: CoreConfig) -> None:
+    """Add the scheduler's resolved limits, and every flag with where its value came from."""
+    report.add("chunked_prefill_size", core.chunked_prefill_size, unit="tokens")
+    report.add("max_prefill_tokens", core.max_prefill_tokens, unit="tokens")
+    report.add("schedule_policy", core.schedule_policy)
+    report.add(
+        "overlap_schedule",
+        not core.disable_overlap_schedule,
+        reason="off by default on a CPU, whose cores do both halves" if config.disable_overlap_schedule is None else "as asked",
+    )
+    report.add("radix_cache", "off" if core.disable_radix_cache else core.radix_eviction_policy)
+    for name, source in sources.items():
+        value = "(set)" if name == "token_file" and config.token_file else show(getattr(config, name))
+        report.flags.append(ReportedSetting(name, value, source))
+
+
+def _chunk(config: SchedulerConfig, info: EngineInfo) -> int:
+    """Chunks are whole pages."""
+    size = _CPU_CHUNK if config.chunked_prefill_size is None else config.chunked_prefill_size
+    return size if size < 0 else max(info.page_size, size // info.page_size * info.page_size)

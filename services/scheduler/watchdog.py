@@ -1,0 +1,66 @@
+"""Sees a step that does not end: dumps every thread's stack, then ends the process with a code of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable
+
+log = logging.getLogger(__name__)
+
+EXIT_STUCK = 86
+_CHECKS_PER_TIMEOUT = 10
+_LONGEST_CHECK_S = 1.0
+
+
+class Watchdog:
+    """Compares the age of the last turn with two limits; the softer one only dumps, once per stuck step."""
+
+    def __init__(
+        self,
+        turn_age_s: Callable[[], float],
+        *,
+        timeout_s: float,
+        soft_timeout_s: float | None,
+        on_stuck: Callable[[], Awaitable[None]],
+        leave: Callable[[int], None] = os._exit,
+    ) -> None:
+        """`on_stuck` marks the process as dead before `leave(EXIT_STUCK)`; a timeout of 0 turns a limit off."""
+        self._turn_age_s = turn_age_s
+        self._timeout_s = timeout_s
+        self._soft_timeout_s = soft_timeout_s
+        self._on_stuck = on_stuck
+        self._leave = leave
+        self._dumped = False
+
+    async def run(self) -> None:
+        """Check for ever."""
+        limits = [limit for limit in (self._timeout_s, self._soft_timeout_s) if limit]
+        if not limits:
+            return
+        pause = min(min(limits) / _CHECKS_PER_TIMEOUT, _LONGEST_CHECK_S)
+        while True:
+            await asyncio.sleep(pause)
+            await self.check()
+
+    async def check(self) -> None:
+        """Look once."""
+        age = self._turn_age_s()
+        if self._soft_timeout_s and age > self._soft_timeout_s:
+            if not self._dumped:
+                self._dumped = True
+                self._dump("a step takes long", age)
+        else:
+            self._dumped = False
+        if self._timeout_s and age > self._timeout_s:
+            self._dump("a step is stuck; this worker ends", age)
+            await self._on_stuck()
+            self._leave(EXIT_STUCK)
+
+    @staticmethod
+    def _dump(message: str, age: float) -> None:
+        log.error(message, extra={"age_s": round(age, 1)})
+        faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
