@@ -13,6 +13,7 @@ from services.common.metrics import Metrics
 
 log = logging.getLogger("gateway.access")
 
+_PROBES = frozenset(("/health", "/liveness", "/ready", "/readiness", "/metrics"))
 _CAUSES = {"CLIENT_DISCONNECT": "client_disconnect", "SLOW_CONSUMER": "slow_consumer", "DEADLINE": "deadline"}
 
 
@@ -78,6 +79,6 @@ class Recorder:
 
 
 def access(request_id: str, method: str, route: str, status: int, seconds: float, extra: Iterable[tuple[str, object]] = ()) -> None:
-    """One line per request, without its content."""
+    """One line per request, without its content; a probe is worth one only to who debugs."""
     values = {"request_id": request_id, "method": method, "route": route, "status": status, "ms": round(seconds * 1000, 1)}
-    log.info("request", extra={**values, **dict(extra)})
+    log.log(logging.DEBUG if route in _PROBES else logging.INFO, "request", extra={**values, **dict(extra)})
