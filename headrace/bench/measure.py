@@ -94,7 +94,11 @@ def make_backend(config: BenchConfig, facts: ServerFacts, clock_zero: float, req
     )
     if config.backend == "grpc":
         return GrpcBackend(grpc_target(config), sending)
-    doors: dict[str, Callable[[str, Sending], Backend]] = {"native": NativeBackend, "openai": CompletionsBackend, "openai-chat": ChatBackend}
+    doors: dict[str, Callable[[str, Sending], Backend]] = {
+        "native": NativeBackend,
+        "openai": CompletionsBackend,
+        "openai-chat": ChatBackend,
+    }
     return doors[config.backend](http_url(config), sending)
 
 

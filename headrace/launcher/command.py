@@ -54,6 +54,7 @@ class _Run:
         self._phases = {"model": model_s}
         self._stop = asyncio.Event()
         self._first_signal = 0.0
+        self._serving = False
 
     async def run(self) -> int:
         supervisor = Supervisor(self._specs, announce.say)
@@ -67,7 +68,9 @@ class _Run:
         except (GivenUp, StartupFailed) as error:
             announce.own(str(error))
             code = 1
-        announce.own("stopping: no new requests, those in flight are finished")
+        if not self._serving:
+            supervisor.hurry()  # there is nothing in flight yet
+        announce.own("stopping: no new requests, those in flight are finished" if self._serving else "stopping")
         clean = await supervisor.stop(self._config.stop_timeout)
         announce.own("stopped" if clean else "stopped; not every process left by itself")
         return code
@@ -107,6 +110,7 @@ class _Run:
         if not self._config.skip_server_warmup:
             announce.own("warm-up: one request through every service")
             self._phases["warm-up"] = await warm_up(door)
+        self._serving = True
         rest = announce.address(self._config.host, self._ports.rest)
         grpc = announce.address(self._config.host, self._ports.grpc)
         report = await server_report(door)
