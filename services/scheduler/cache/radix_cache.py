@@ -177,8 +177,9 @@ class RadixCache:
             if child is None:
                 return
             shared = _common(child.tokens, ids[at : at + child.tokens.size]) // self._page * self._page
+            ends_here = shared < child.tokens.size  # asked before the yield: the reader may split the child
             yield child, shared
-            if shared < child.tokens.size:
+            if ends_here:
                 return
             at += shared
             node = child

@@ -53,7 +53,7 @@ def build_state(
         decisions=DecisionRing(config.decision_ring_size),
         live={},
         running_bound=min(config.max_running_requests, info.max_rows),
-        chunk_bound=config.chunked_prefill_size,
+        chunk_bound=max(config.chunked_prefill_size, info.page_size) if config.chunked_prefill_size >= 0 else -1,
     )
 
 

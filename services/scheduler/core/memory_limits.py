@@ -32,9 +32,10 @@ def _lower_bound(state: State, step: Step) -> bool:
     """Halve the chunk size after a prefill, else the number of running choices; false if both are at their least."""
     tokens, choices = step.plan.input_ids.size, step.plan.rows.size
     if step.parts and tokens > max(_LEAST_CHUNK, state.cache.page_size):
-        old = state.chunk_bound
-        state.chunk_bound = max(tokens // 2, _LEAST_CHUNK, state.cache.page_size)
-        _say(state, "chunked_prefill_size", old, state.chunk_bound)
+        state.step_bound = max(tokens // 2, _LEAST_CHUNK, state.cache.page_size)
+        if not 0 <= state.chunk_bound <= state.step_bound:
+            state.chunk_bound = state.step_bound
+        _say(state, "chunked_prefill_size", tokens, state.step_bound)
         return True
     if choices > 1:
         old = state.running_bound

@@ -53,6 +53,12 @@ def build_step(state: State, step_id: int, parts: Sequence[PrefillPart], decode:
     )
 
 
+def undo_step(state: State, step: Step) -> None:
+    """Take the rows' schedules back to where they were before the step, which did not run."""
+    state.batch.scheduled[step.plan.rows] = step.plan.prefix_lens
+    state.batch.in_flight[step.sampled_rows] -= 1
+
+
 def _next_tokens(state: State, rows: IntArray, positions: IntArray) -> tuple[IntArray, IntArray]:
     """Input id and slot of each row's next token; advances the rows' schedules."""
     batch = state.batch

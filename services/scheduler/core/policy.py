@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from itertools import islice
 from random import Random
 
 from services.scheduler.core.choice import Choice
+from services.scheduler.core.settings import SchedulerConfig
 from services.scheduler.core.state import State
 
+TOUCH_EVERY = 32  # rounds
 MATCH_AT_MOST = 128  # longer queues are not worth matching one by one: fcfs for the turn
 CACHE_AWARE = ("lpm", "dfs-weight", "hrrn", "shortest-prefill-first")
+SHARING = ("lpm", "hrrn", "shortest-prefill-first")
+WITH_PRIORITIES = ("fcfs", "lof")
 POLICIES = ("fcfs", "lof", "random", *CACHE_AWARE)
 
 
 class SchedulePolicy:
     """Orders the queue. Cache-aware policies are fcfs with the prefix cache off, lpm and hrrn also with a long queue."""
 
-    def __init__(self, name: str, seed: int = 0) -> None:
+    def __init__(self, config: SchedulerConfig) -> None:
+        """Raises ValueError for an unknown policy, or one that does not go with priorities."""
+        name = config.schedule_policy
         if name not in POLICIES:
             raise ValueError(f"schedule_policy: unknown policy {name!r}, choose from {', '.join(POLICIES)}")
+        if config.enable_priority_scheduling and name not in WITH_PRIORITIES:
+            raise ValueError(f"schedule_policy: {name!r} does not go with priority scheduling, choose from {', '.join(WITH_PRIORITIES)}")
         self.name = name
-        self._random = Random(seed)
+        self._random = Random(config.policy_seed)
+        self._rounds = 0
         self._sorted: list[Choice] = []
         self._sorted_for: tuple[int, int] = (-1, -1)
 
@@ -32,7 +42,28 @@ class SchedulePolicy:
             return "fcfs"
         return self.name
 
-    def order(self, state: State) -> Iterable[Choice]:
+    def shares_prefixes(self, state: State) -> bool:
+        """Whether choices wait a round for a prefix that another one is about to compute."""
+        wanted = state.config.in_round_prefix_sharing
+        return self.active(state) in SHARING if wanted is None else wanted
+
+    def keep_heads(self, state: State) -> None:
+        """Every so many rounds mark the prefixes of waiting choices as used, the head's last, so that eviction spares them."""
+        self._rounds += 1
+        if self._rounds % TOUCH_EVERY == 0 and state.cache.prefixes.enabled:
+            for choice in reversed(list(islice(state.queue, MATCH_AT_MOST))):
+                state.cache.prefixes.touch(choice.request.namespace, choice.fill[: choice.match_limit])
+
+    def room_for_shorter(self, state: State) -> int:
+        """Tokens a chunk leaves to waiting prompts shorter than its own rest: at most half a chunk."""
+        chunked = state.chunked
+        if chunked is None or self.active(state) != "shortest-prefill-first" or state.chunk_bound < 0:
+            return 0
+        rest = chunked.fill.size - int(state.batch.scheduled[chunked.row])
+        shorter = sum(length for choice in state.queue if (length := uncached(state, choice)) < rest)
+        return min(shorter, state.chunk_bound // 2)
+
+    def order(self, state: State) -> Sequence[Choice]:
         """Waiting choices, first to be tried first."""
         name = self.active(state)
         if name == "fcfs" and not state.config.enable_priority_scheduling:

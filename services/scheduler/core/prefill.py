@@ -9,21 +9,24 @@ from services.scheduler.core import forecast, lifecycle
 from services.scheduler.core.choice import Choice
 from services.scheduler.core.messages import FinishReason, Started
 from services.scheduler.core.plan import RowStart
+from services.scheduler.core.policy import hit_length
+from services.scheduler.core.sharing import RoundPrefixes
 from services.scheduler.core.state import State
 from services.scheduler.core.step import PrefillPart
 
 
 class PrefillRound:
-    """One turn's attempt to prefill. `chunk_room` bounds the tokens of the step, -1 for no bound.
+    """One turn's attempt to prefill at most `chunk_room` tokens.
 
     A waiting choice is admitted when its uncached prompt, its clipped output budget and one page fit into free and
     evictable slots minus what running choices are expected to need. With nothing running the prompt alone must fit.
     """
 
-    def __init__(self, state: State, chunk_room: int) -> None:
+    def __init__(self, state: State, chunk_room: int, *, share_prefixes: bool = False) -> None:
         self._state = state
         self._page = state.cache.page_size
-        self._chunk_room = chunk_room if chunk_room >= 0 else 1 << 62
+        self._chunk_room = chunk_room
+        self._shared = RoundPrefixes() if share_prefixes and state.cache.prefixes.enabled else None
         self._prompt_room = max(state.config.max_prefill_tokens, state.info.context_length)
         self._reserved = forecast.running_reservation(state) + forecast.chunked_reservation(state)
         self.parts: list[PrefillPart] = []
@@ -31,22 +34,24 @@ class PrefillRound:
         self.new_choices = 0
         self.cached_tokens = 0
 
-    def continue_chunked(self) -> None:
-        """Plan the next chunk of the partly planned prompt, if there is one."""
+    def continue_chunked(self, leave: int = 0) -> None:
+        """Plan the next chunk of the partly planned prompt, if there is one; `leave` tokens of room are for others."""
         choice = self._state.chunked
         if choice is None:
             return
         start = int(self._state.batch.scheduled[choice.row])
-        count = self._chunk(choice.fill.size - start)
+        room = max(self._chunk_room - leave, self._page)
+        count = self._chunk(choice.fill.size - start, room)
         if count:
             self._plan_part(choice, start, count)
+        holders = len(self._state.live) - len(self._state.queue)
+        if not self.parts and holders == 1:
+            lifecycle.end(self._state, choice, FinishReason.ABORT, error=lifecycle.out_of_pool())
 
     def admit(self, candidates: Iterable[Choice]) -> None:
         """Admit from `candidates` in their order until something does not fit."""
         for choice in candidates:
-            if self._state.chunked is not None:
-                return
-            if _is_held(self._state, choice):
+            if is_held(self._state, choice) or self._waits_for_prefix(choice):
                 continue
             reason = self._limit() or self._try(choice)
             if reason:
@@ -78,18 +83,20 @@ class PrefillRound:
         if self.parts and uncached > self._prompt_room:
             state.cache.abandon(match)
             return "max_prefill_tokens"
-        count = self._chunk(uncached)
-        if not count:
+        count = self._chunk(uncached, self._chunk_room)
+        if not count or (count < uncached and state.chunked is not None):
             state.cache.abandon(match)
             return "chunked_prefill_size"
         self._start(choice, match, count)
         return ""
 
-    def _chunk(self, wanted: int) -> int:
-        """Tokens of the next `wanted` that this step takes; whole pages if not all."""
-        if wanted <= self._chunk_room:
-            return wanted
-        return self._chunk_room // self._page * self._page
+    def _chunk(self, wanted: int, room: int) -> int:
+        """Tokens of the next `wanted` that `room` takes; whole pages if not all."""
+        return wanted if wanted <= room else room // self._page * self._page
+
+    def _waits_for_prefix(self, choice: Choice) -> bool:
+        """A prompt of this round will put more of the choice's prompt into the cache than it would find now."""
+        return self._shared is not None and self._shared.saves(choice, hit_length(self._state, choice))
 
     def _start(self, choice: Choice, match: PrefixMatch, count: int) -> None:
         state = self._state
@@ -101,6 +108,8 @@ class PrefillRound:
         prompt_len = choice.prompt_len
         state.changes.starts.append(RowStart(row, choice.sampling, choice.fill[:prompt_len], choice.fill[prompt_len:]))
         self._announce(choice, match.length)
+        if self._shared is not None:
+            self._shared.add(choice)
         self.new_choices += 1
         self.cached_tokens += match.length
         self._reserved += forecast.output_estimate(state, choice) + self._page
@@ -130,7 +139,10 @@ class PrefillRound:
         is_last = end == choice.fill.size
         samples = is_last and choice.wants_tokens
         state.batch.scheduled[row] = end
-        state.chunked = None if is_last else choice
+        if not is_last:
+            state.chunked = choice
+        elif state.chunked is choice:
+            state.chunked = None
         if samples:
             state.batch.in_flight[row] += 1
             state.batch.join(row)
@@ -139,7 +151,7 @@ class PrefillRound:
         self.parts.append(PrefillPart(row, start, end, is_last, samples, slots, choice.prompt_logprobs_next))
 
 
-def _is_held(state: State, choice: Choice) -> bool:
+def is_held(state: State, choice: Choice) -> bool:
     """It waits for a sibling to compute their common prompt, or for its grammar to be compiled."""
     leader = choice.leader
     if leader is not None:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from services.scheduler.cache import integrity
 from services.scheduler.cache.events import CacheEvents, CacheSnapshot, EventLog
 from services.scheduler.cache.radix_cache import RadixCache
-from services.scheduler.core import masks, memory_limits, retraction
+from services.scheduler.core import chunk_size, lifecycle, masks, memory_limits, preemption, retraction
 from services.scheduler.core.build import build_state
+from services.scheduler.core.choice import Choice
 from services.scheduler.core.counters import Counters
 from services.scheduler.core.decisions import Decision
 from services.scheduler.core.intake import Intake
 from services.scheduler.core.log_lines import LogLine
 from services.scheduler.core.messages import Limits, LoadSnapshot, SubmitRequest, TurnOutput
 from services.scheduler.core.plan import IntArray
-from services.scheduler.core.planner import NO_ROWS, build_step
+from services.scheduler.core.planner import NO_ROWS, build_step, undo_step
 from services.scheduler.core.policy import SchedulePolicy
-from services.scheduler.core.prefill import PrefillRound
+from services.scheduler.core.prefill import PrefillRound, is_held
 from services.scheduler.core.reporting import Reporter
 from services.scheduler.core.results import ResultProcessor
 from services.scheduler.core.settings import SchedulerConfig
@@ -49,7 +52,7 @@ class Scheduler:
         self._events = EventLog(config.publish_cache_events, config.cache_epoch)
         self._state = build_state(config, engine.info, self._events, clock, log)
         self._engine = engine
-        self._policy = SchedulePolicy(config.schedule_policy, config.policy_seed)
+        self._policy = SchedulePolicy(config)
         self._results = ResultProcessor(self._state)
         self._intake = Intake(self._state, self._results.rules)
         self._reporter = Reporter(self._state)
@@ -110,12 +113,8 @@ class Scheduler:
 
     def _plan(self) -> Step | None:
         state = self._state
-        decode = state.batch.decodable() if state.config.enable_mixed_chunk else NO_ROWS
-        prefill = self._prefill(decode)
-        if not prefill.parts:
-            decode = self._decodable()
-        elif decode.size and not self._fits(decode):
-            decode = NO_ROWS
+        prefill = self._prefill()
+        decode = self._beside(prefill) if prefill.parts else self._decodable()
         if not prefill.parts and not decode.size:
             return None
         self._step_id += 1
@@ -124,19 +123,42 @@ class Scheduler:
         self._reporter.launched(step, prefill.new_choices, prefill.cached_tokens)
         return step
 
-    def _prefill(self, decode: IntArray) -> PrefillRound:
+    def _prefill(self) -> PrefillRound:
         state = self._state
-        room = state.chunk_bound
-        if room >= 0:
-            room = max(room - decode.size, 0)
-        attempt = PrefillRound(state, room)
+        beside = len(state.batch) if state.config.enable_mixed_chunk else 0
         if self._decodes_owed and len(state.batch):
-            return attempt
-        attempt.continue_chunked()
-        if len(state.queue) and state.chunked is None:
-            attempt.admit(self._policy.order(state))
-            self._intake.watch_running(attempt.started)
+            return PrefillRound(state, 0)
+        waiting = self._policy.order(state) if len(state.queue) else ()
+        self._preempt_for(waiting)
+        self._policy.keep_heads(state)
+        attempt = PrefillRound(state, chunk_size.room(state, beside), share_prefixes=self._policy.shares_prefixes(state))
+        attempt.continue_chunked(leave=self._policy.room_for_shorter(state))
+        attempt.admit(waiting)
+        self._intake.watch_running(attempt.started)
         return attempt
+
+    def _preempt_for(self, waiting: Sequence[Choice]) -> None:
+        """Let the first waiting choice take the place of running ones of much lower priority."""
+        state, config = self._state, self._state.config
+        if not config.enable_priority_scheduling or config.disable_priority_preemption:
+            return
+        candidate = next((choice for choice in waiting if not is_held(state, choice)), None)
+        if candidate is None or not preemption.victims(state, candidate):
+            return
+        self._settle()
+        if candidate.handle in state.live and candidate.row == 0:
+            for victim in preemption.victims(state, candidate):
+                state.decide("preempt", victim, f"for {candidate.request.request_id}")
+                lifecycle.send_back(state, victim)
+                state.counters.preemptions += 1
+
+    def _beside(self, prefill: PrefillRound) -> IntArray:
+        """Rows that decode in the same step as a prefill (mixed chunks): none if the pool has no room for all."""
+        if not self._state.config.enable_mixed_chunk:
+            return NO_ROWS
+        rows = self._state.batch.decodable()
+        rows = np.compress(~np.isin(rows, [part.row for part in prefill.parts]), rows)
+        return rows if self._fits(rows) else NO_ROWS
 
     def _decodable(self) -> IntArray:
         """Rows of the next decode step. Where the pool has no room, first let finishing rows leave, then retract."""
@@ -169,8 +191,9 @@ class Scheduler:
         try:
             self._engine.launch(step.plan)
         except OutOfMemory:
-            self._settle()
             self._state.changes.undo(step.plan)
+            undo_step(self._state, step)
+            self._settle()
             memory_limits.shrink(self._state, step)
             return False
         if not self._overlap or not step.needs_masks:

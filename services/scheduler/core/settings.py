@@ -17,6 +17,7 @@ class SchedulerConfig:
     prefill_max_requests: int | None = None
     chunked_prefill_size: int = 2048  # tokens per step; -1 = whole prompts
     enable_mixed_chunk: bool = False
+    in_round_prefix_sharing: bool | None = None  # None = with lpm, hrrn and shortest-prefill-first
     prefill_decode_interval: int = 0  # decode steps forced between two prefill steps
     itl_target_ms: float | None = None  # chunks shrink to hold this gap while others decode; None = fixed chunks
 

@@ -18,11 +18,13 @@ from services.scheduler.core.settings import SchedulerConfig
 from services.scheduler.core.turn_output import OutputBuilder
 from services.scheduler.engine.interface import EngineInfo
 
+UNBOUNDED = 1 << 62
+
 
 @dataclass(slots=True)
 class State:
     """Every choice is in `live`; it waits in `queue`, or has a row of `batch`. `chunked` is the one whose prompt
-    is only partly planned. The two bounds start at their configured values and shrink when memory runs out."""
+    is only partly planned. The bounds start at their configured values and shrink when device memory runs out."""
 
     config: SchedulerConfig
     info: EngineInfo
@@ -39,6 +41,7 @@ class State:
     live: dict[int, Choice]
     running_bound: int
     chunk_bound: int  # -1 = whole prompts
+    step_bound: int = UNBOUNDED  # prompt tokens of one step, found by running out of memory
     chunked: Choice | None = None
 
     @property
