@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator
 
 from protos.detokenizer.v1 import detokenizer_pb2 as pb
 from services.common.errors import HeadraceError
-from services.detokenizer.texts import Due, OpenSpec
+from services.detokenizer.incremental import ChoiceText
+from services.detokenizer.texts import OpenSpec
 
 _BUDGET_BYTES = 56 * 1024  # raw bytes of a frame; as text they may triple, and a frame stays under 256 KiB
+_PART_BYTES = 24 * 1024
 _ROW_BYTES = 24
 _PIECE_BYTES = 4
 
@@ -36,6 +38,7 @@ class FrameBuilder:
     """Collects rows into frames, none of which outgrows the contract's limit."""
 
     def __init__(self) -> None:
+        self.raw_bytes = 0
         self._frames: list[pb.FromDetok] = []
         self._clear()
 
@@ -49,25 +52,37 @@ class FrameBuilder:
         self._closed: list[pb.Closed] = []
         self._size = 0
 
-    def add(self, due: Due) -> None:
-        """Add what one handle has to say. The last text goes into Closed, unless token pieces go with it."""
-        taken, text = due.taken, due.text
-        self._room_for(taken.raw_bytes + _ROW_BYTES + sum(map(len, taken.pieces)) + _PIECE_BYTES * len(taken.pieces))
-        tail = taken.text
-        if not due.closed or taken.pieces:
-            if taken.pieces:
-                row = len(self._handles)
-                self._pieces.append(pb.TokenPieces(row=row, first_position=taken.first_piece, pieces=taken.pieces))
-            self._handles.append(due.handle)
-            self._texts.append(taken.text)
-            self._through.append(text.through)
-            self._ends.append(text.end_byte)
-            self._holding.append(text.holding)
-            tail = ""
-        if due.closed:
-            self._closed.append(
-                pb.Closed(handle=due.handle, tail=tail, total_bytes=text.end_byte, through_position=text.position)
-            )
+    def text(self, handle: int, piece: str, raw_bytes: int, text: ChoiceText) -> None:
+        """Add new text of a handle."""
+        self._room_for(raw_bytes + _ROW_BYTES)
+        self.raw_bytes += raw_bytes
+        self._handles.append(handle)
+        self._texts.append(piece)
+        self._through.append(text.through)
+        self._ends.append(text.end_byte)
+        self._holding.append(text.holding)
+
+    def pieces(self, handle: int, first_position: int, pieces: list[bytes]) -> None:
+        """Add the bytes of tokens to the handle's row, which was added last; many continue in rows without text."""
+        for part in _parts(pieces):
+            size = _size_of(part)
+            if self._size + size > _BUDGET_BYTES:
+                self._repeat_row_in_next_frame()
+            self._size += size
+            self._pieces.append(pb.TokenPieces(row=len(self._handles) - 1, first_position=first_position, pieces=part))
+            first_position += len(part)
+
+    def _repeat_row_in_next_frame(self) -> None:
+        row = self._handles[-1], self._through[-1], self._ends[-1], self._holding[-1]
+        self._finish_frame()
+        self._size = _ROW_BYTES
+        self._handles, self._texts = [row[0]], [""]
+        self._through, self._ends, self._holding = [row[1]], [row[2]], [row[3]]
+
+    def closed(self, handle: int, tail: str, text: ChoiceText) -> None:
+        """Add the end of a handle."""
+        self._room_for(len(tail) + _ROW_BYTES)
+        self._closed.append(pb.Closed(handle=handle, tail=tail, total_bytes=text.end_byte, through_position=text.position))
 
     def _room_for(self, size: int) -> None:
         if self._size and self._size + size > _BUDGET_BYTES:
@@ -77,16 +92,13 @@ class FrameBuilder:
     def _finish_frame(self) -> None:
         frame = pb.FromDetok(closed=self._closed)
         if self._handles:
-            frame.text.CopyFrom(
-                pb.Text(
-                    handle=self._handles,
-                    piece=self._texts,
-                    through_position=self._through,
-                    end_byte=self._ends,
-                    holding=self._holding,
-                    token_pieces=self._pieces,
-                )
-            )
+            text = frame.text
+            text.handle.extend(self._handles)
+            text.piece.extend(self._texts)
+            text.through_position.extend(self._through)
+            text.end_byte.extend(self._ends)
+            text.holding.extend(self._holding)
+            text.token_pieces.extend(self._pieces)
         self._frames.append(frame)
         self._clear()
 
@@ -106,12 +118,23 @@ def failed_frames(failed: Iterable[tuple[int, HeadraceError]]) -> Iterator[pb.Fr
 
 def pieces_frames(query: pb.PieceQuery, pieces: list[bytes]) -> Iterator[pb.FromDetok]:
     """The answer to a query; a large one in several frames with the same query id."""
+    for part in _parts(pieces) if pieces else [pieces]:
+        yield pb.FromDetok(pieces=[pb.Pieces(handle=query.handle, query_id=query.query_id, pieces=part)])
+
+
+def _size_of(pieces: list[bytes]) -> int:
+    return sum(map(len, pieces)) + _PIECE_BYTES * len(pieces)
+
+
+def _parts(pieces: list[bytes]) -> Iterator[list[bytes]]:
+    """Pieces in groups that fit beside text."""
     part: list[bytes] = []
     size = 0
     for piece in pieces:
-        if part and size + len(piece) > _BUDGET_BYTES:
-            yield pb.FromDetok(pieces=[pb.Pieces(handle=query.handle, query_id=query.query_id, pieces=part)])
-            part, size = [], 0
-        part.append(piece)
         size += len(piece) + _PIECE_BYTES
-    yield pb.FromDetok(pieces=[pb.Pieces(handle=query.handle, query_id=query.query_id, pieces=part)])
+        if part and size > _PART_BYTES:
+            yield part
+            part, size = [], len(piece) + _PIECE_BYTES
+        part.append(piece)
+    if part:
+        yield part

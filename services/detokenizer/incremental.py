@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from services.common.errors import InvalidRequest
 from services.common.text.token_bytes import OutputBytes, TokenBytes
@@ -13,16 +12,6 @@ from services.detokenizer.hold_back import HoldBack
 
 MOST_BYTES_AT_ONCE = 48 * 1024
 """Raw bytes that one `take` returns at most; as text they are at most three times as many."""
-
-
-@dataclass(slots=True)
-class Taken:
-    """Text that may be shown now, and the pieces of the tokens it completes, from `first_piece` on."""
-
-    text: str
-    raw_bytes: int
-    first_piece: int
-    pieces: list[bytes]
 
 
 class ChoiceText:
@@ -40,6 +29,7 @@ class ChoiceText:
         "_output",
         "_pieces",
         "_starts_text",
+        "_table",
         "_tokens",
         "closing",
         "end_byte",
@@ -54,6 +44,7 @@ class ChoiceText:
         self._tokens = tokens
         self._output = output
         self._hold = hold
+        self._table = output.table if hold is None else None  # for ids whose bytes do not depend on their place
         self._buffer = bytearray()  # raw output from end_byte on
         self._ends: deque[int] = deque()  # where each id from `through` on ends in the raw output
         self._pieces: deque[bytes] | None = deque() if want_pieces else None
@@ -67,17 +58,28 @@ class ChoiceText:
 
     def push(self, ids: Sequence[int]) -> None:
         """Take the next output ids."""
-        piece_of, hold, buffer, ends = self._output.piece, self._hold, self._buffer, self._ends
-        for token_id in ids:
-            piece = piece_of(token_id)
-            buffer += piece
-            ends.append(self.end_byte + len(buffer))
-            if hold is not None and piece:
-                hold.feed(piece)
+        buffer, end, add_end = self._buffer, self.end_byte, self._ends.append
+        table = self._table
+        if table is not None and max(ids, default=0) < len(table):
+            for token_id in ids:
+                buffer += table[token_id]
+                add_end(end + len(buffer))
+        else:
+            hold, piece_of = self._hold, self._output.piece
+            for token_id in ids:
+                piece = piece_of(token_id)
+                buffer += piece
+                add_end(end + len(buffer))
+                if hold is not None and piece:
+                    hold.feed(piece)
+            self._table = self._output.table if hold is None else None
         if self._pieces is not None:
-            starts = self._starts_text and self.position == 0
-            self._pieces.extend([self._tokens.piece(token_id, at_start=starts and not at) for at, token_id in enumerate(ids)])
+            self._add_pieces(self._pieces, ids)
         self.position += len(ids)
+
+    def _add_pieces(self, pieces: deque[bytes], ids: Sequence[int]) -> None:
+        starts = self._starts_text and self.position == 0
+        pieces.extend([self._tokens.piece(token_id, at_start=starts and not at) for at, token_id in enumerate(ids)])
 
     def skip_delivered(self, delivered_bytes: int) -> None:
         """After a resume: the first bytes were shown by an earlier detokenizer. Raises InvalidRequest beyond the output."""
@@ -114,41 +116,47 @@ class ChoiceText:
         """Closed, and everything was taken."""
         return self._cap is not None and self.end_byte >= self._cap
 
-    def take(self) -> Taken:
+    def take(self) -> str:
         """Text that may be shown; a long one in several calls. Once closing, the last character may be incomplete."""
         buffer = self._buffer
-        if self._cap is not None:
-            allowed = self._cap - self.end_byte
-        elif self._hold is not None:
-            allowed = max(0, self._hold.shown_to - self.end_byte)
-        else:
-            allowed = len(buffer)
+        allowed = self._allowed() if self._hold is not None or self.closing else len(buffer)
         self.more = allowed > MOST_BYTES_AT_ONCE
         if self.more:
             text, used = decode_ready(bytes(buffer[:MOST_BYTES_AT_ONCE]))
-        elif self._cap is not None:
+        elif self.closing:
             text, used = decode_all(bytes(buffer[:allowed])), allowed
+        elif allowed == len(buffer):
+            text, used = decode_ready(buffer)
         else:
-            text, used = decode_ready(buffer if allowed == len(buffer) else bytes(buffer[:allowed])) if allowed else ("", 0)
-        first_piece = self.through
-        self._consume(used)
-        return Taken(text, used, first_piece, self._covered_pieces(first_piece))
-
-    def _consume(self, count: int) -> None:
-        self.end_byte += count
-        ends = self._ends
-        if count == len(self._buffer):
-            self._buffer.clear()
-            ends.clear()
+            text, used = decode_ready(bytes(buffer[:allowed])) if allowed else ("", 0)
+        if used == len(buffer):
+            self.end_byte += used
+            buffer.clear()
+            self._ends.clear()
             self.through = self.position
-            return
-        del self._buffer[:count]
-        while ends and ends[0] <= self.end_byte:
-            ends.popleft()
-        self.through = self.position - len(ends)
+        else:
+            self._consume(used)
+        return text
 
-    def _covered_pieces(self, first: int) -> list[bytes]:
+    def take_pieces(self) -> list[bytes]:
+        """Pieces of the ids that the text taken since the last call completes; after the end, of all ids."""
         if self._pieces is None:
             return []
         covered = self.position if self.finished else self.through
-        return [self._pieces.popleft() for _ in range(covered - first)]
+        return [self._pieces.popleft() for _ in range(covered - (self.position - len(self._pieces)))]
+
+    def _allowed(self) -> int:
+        """Bytes of the buffer that may be shown."""
+        if self._cap is not None:
+            return self._cap - self.end_byte
+        if self._hold is None:
+            return len(self._buffer)
+        return max(0, self._hold.shown_to - self.end_byte)
+
+    def _consume(self, count: int) -> None:
+        self.end_byte += count
+        del self._buffer[:count]
+        ends = self._ends
+        while ends and ends[0] <= self.end_byte:
+            ends.popleft()
+        self.through = self.position - len(ends)

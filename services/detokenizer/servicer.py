@@ -207,11 +207,8 @@ class _Session:
 
     def _gather(self) -> list[pb.FromDetok]:
         builder = FrameBuilder()
-        sent = 0
-        for due in self.texts.take_due():
-            builder.add(due)
-            sent += due.taken.raw_bytes
-        self._instruments.text_bytes.inc(sent)
+        self.texts.take_due(builder)
+        self._instruments.text_bytes.inc(builder.raw_bytes)
         failed, self.texts.failed = self.texts.failed, []
         for _, error in failed:
             self._instruments.failed(error)

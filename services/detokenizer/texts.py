@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from services.common.errors import FailedPrecondition, HeadraceError, Internal, InvalidRequest, Overloaded
 from services.common.text.stop_set import compile_stops
 from services.common.text.token_bytes import OutputBytes, TokenBytes
 from services.detokenizer.hold_back import HoldBack
-from services.detokenizer.incremental import ChoiceText, Taken
+from services.detokenizer.incremental import ChoiceText
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +60,17 @@ class _Entry:
     starts: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
-    """What one handle has to say now."""
+class Rows(Protocol):
+    """Where `SessionTexts.take_due` puts what is to be sent."""
 
-    handle: int
-    taken: Taken
-    text: ChoiceText
-    closed: bool
+    def text(self, handle: int, piece: str, raw_bytes: int, text: ChoiceText) -> None:
+        """New text of a handle, which is `raw_bytes` of raw output; empty if only `text.through` moved."""
+
+    def pieces(self, handle: int, first_position: int, pieces: list[bytes]) -> None:
+        """Bytes of tokens, from an output position on, of the handle whose text came last."""
+
+    def closed(self, handle: int, tail: str, text: ChoiceText) -> None:
+        """The end of a handle."""
 
 
 class ProtocolViolation(Exception):
@@ -200,20 +204,33 @@ class SessionTexts:
         at_start = first_position == 0 and entry is not None and entry.starts
         return [self._tokens.piece(token_id, at_start=at_start) for token_id in ids]
 
-    def take_due(self) -> Iterator[Due]:
-        """Everything that may be sent now, handle by handle; a handle with more stays due."""
+    def take_due(self, rows: Rows) -> None:
+        """Hand over everything that may be sent now, handle by handle; a handle with more stays due."""
         waiting, self._due = self._due, {}
         for handle, entry in waiting.items():
             text = entry.text
-            before = text.end_byte, text.through
-            taken = text.take()
-            closed = text.finished
-            if closed:
+            end, through = text.end_byte, text.through
+            piece = text.take()
+            if text.closing and text.finished:
                 self._end(handle)
-            elif text.more:
+                self._last_rows(handle, entry, piece, text.end_byte - end, rows)
+                continue
+            if text.more:
                 self._due[handle] = entry
-            if closed or taken.text or before != (text.end_byte, text.through):
-                yield Due(handle, taken, text, closed)
+            if piece or text.through != through or text.end_byte != end:
+                rows.text(handle, piece, text.end_byte - end, text)
+                if entry.spec.want_pieces and (pieces := text.take_pieces()):
+                    rows.pieces(handle, through, pieces)
+
+    def _last_rows(self, handle: int, entry: _Entry, piece: str, raw_bytes: int, rows: Rows) -> None:
+        """The tail goes with the close, unless token pieces go with it."""
+        text = entry.text
+        pieces = text.take_pieces()
+        if pieces:
+            rows.text(handle, piece, raw_bytes, text)
+            rows.pieces(handle, text.position - len(pieces), pieces)
+            piece = ""
+        rows.closed(handle, piece, text)
 
     def _fail(self, handle: int, error: HeadraceError) -> None:
         self._end(handle)

@@ -64,6 +64,8 @@ class StopCursor:
         strings = self._strings
         assert strings is not None
         state, best = self._state, None
+        if state == 0 and strings.first_bytes.isdisjoint(piece):
+            return None
         for offset, byte in enumerate(piece, self.position + 1):
             state = strings.step(state, byte)
             found = strings.match(state)

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 class StopStrings:
     """Immutable automaton. A state is how much of some stop string the output ends with; state 0 is none of any."""
 
-    __slots__ = ("_depth", "_fail", "_longest", "_next")
+    __slots__ = ("_depth", "_fail", "_longest", "_next", "first_bytes")
 
     def __init__(self, strings: Sequence[bytes]) -> None:
+        self.first_bytes = frozenset(string[0] for string in strings)
         self._next: list[dict[int, int]] = [{}]
         self._depth = [0]
         self._longest: list[tuple[int, int] | None] = [None]

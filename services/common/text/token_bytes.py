@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 NO_PIECES: Mapping[int, bytes] = {}
 
@@ -30,6 +31,11 @@ class TokenBytes:
         """One more than the largest id that has a token."""
         return len(self.pieces)
 
+    @cached_property
+    def visible_pieces(self) -> Sequence[bytes]:
+        """`pieces` with every special id silent."""
+        return [b"" if token_id in self.special_ids else piece for token_id, piece in enumerate(self.pieces)]
+
     def piece(self, token_id: int, *, at_start: bool = False) -> bytes:
         """Bytes of one id, special or not; empty for an id without a token."""
         if at_start and token_id in self.start_pieces:
@@ -44,7 +50,7 @@ class TokenBytes:
 class OutputBytes:
     """Turns the output ids of one choice into bytes, in order. The result does not depend on how ids are grouped."""
 
-    __slots__ = ("_at_start", "_hidden", "_plain", "_previous", "_spaces", "_table", "_tokens")
+    __slots__ = ("_at_start", "_hidden", "_plain", "_previous", "_spaces", "_tokens")
 
     def __init__(
         self,
@@ -56,29 +62,27 @@ class OutputBytes:
         spaces_between_special: bool = False,
     ) -> None:
         self._tokens = tokens
-        self._hidden = tokens.special_ids.difference(keep_special_ids) if skip_special else frozenset()
-        self._table = tokens.pieces
+        self._hidden: frozenset[int] = tokens.special_ids.difference(keep_special_ids) if skip_special else frozenset()
         self._spaces = spaces_between_special and bool(tokens.added_ids)
         self._at_start = bool(tokens.start_pieces) and tokens.starts_text(context_ids)
         self._previous = _NOTHING
         self._plain = not (self._at_start or self._spaces)
+
+    @property
+    def table(self) -> Sequence[bytes] | None:
+        """Pieces by id if they no longer depend on their place and no choice of special ids was made; else None."""
+        if not self._plain or self._hidden not in (_NONE, self._tokens.special_ids):
+            return None
+        return self._tokens.visible_pieces if self._hidden else self._tokens.pieces
 
     def piece(self, token_id: int) -> bytes:
         """Bytes added by the next output id; empty for a hidden or unknown one."""
         if token_id in self._hidden:
             return b""
         if self._plain:
-            return self._table[token_id] if token_id < len(self._table) else b""
+            pieces = self._tokens.pieces
+            return pieces[token_id] if token_id < len(pieces) else b""
         return self._placed(token_id)
-
-    def peek(self, token_id: int) -> bytes:
-        """What `piece` would give, without taking the id."""
-        if token_id in self._hidden:
-            return b""
-        state = self._at_start, self._previous, self._plain
-        piece = self._placed(token_id)
-        self._at_start, self._previous, self._plain = state
-        return piece
 
     def _placed(self, token_id: int) -> bytes:
         tokens = self._tokens
@@ -98,3 +102,4 @@ class OutputBytes:
 
 
 _NOTHING, _TEXT, _ADDED = range(3)
+_NONE: frozenset[int] = frozenset()

@@ -10,6 +10,7 @@ from services.common.errors import FailedPrecondition, Internal, InvalidRequest,
 from services.common.grpc_options import MAX_FRAME_BYTES
 from services.common.text.token_bytes import TokenBytes
 from services.detokenizer.convert import FrameBuilder
+from services.detokenizer.incremental import ChoiceText
 from services.detokenizer.texts import OpenSpec, ProtocolViolation, SessionTexts, StateBudget
 
 PIECES = [bytes([c]) for c in b"abcdefghij"] + [b"\xff" * 30_000, b"<s>", b" w"]
@@ -20,30 +21,45 @@ def _texts(limit: int = 8) -> SessionTexts:
     return SessionTexts(TABLE, "digest", StateBudget(limit))
 
 
-def _read(texts: SessionTexts, shown: dict[int, str], closed: dict[int, int]) -> None:
-    while texts.has_due and not texts.failed:
-        for due in texts.take_due():
-            shown[due.handle] = shown.get(due.handle, "") + due.taken.text
-            if due.closed:
-                assert due.handle not in closed
-                closed[due.handle] = due.text.end_byte
+class Heard:
+    """What the peer of a Session hears."""
+
+    def __init__(self) -> None:
+        self.shown: dict[int, str] = {}
+        self.ended: dict[int, int] = {}
+
+    def text(self, handle: int, piece: str, raw_bytes: int, text: ChoiceText) -> None:
+        self.shown[handle] = self.shown.get(handle, "") + piece
+
+    def pieces(self, handle: int, first_position: int, pieces: list[bytes]) -> None:
+        raise AssertionError("nobody asked for pieces")
+
+    def closed(self, handle: int, tail: str, text: ChoiceText) -> None:
+        assert handle not in self.ended
+        self.shown[handle] = self.shown.get(handle, "") + tail
+        self.ended[handle] = text.end_byte
+
+
+def _heard(texts: SessionTexts) -> dict[int, str]:
+    heard = Heard()
+    texts.take_due(heard)
+    return heard.shown
 
 
 def test_columns_of_several_handles() -> None:
     texts = _texts()
-    shown: dict[int, str] = {}
-    closed: dict[int, int] = {}
+    heard = Heard()
     for handle in (1, 2, 3):
         texts.open(OpenSpec(handle))
     texts.add_tokens([1, 2, 3], [0, 0, 0], [1, 2, 0], [0, 1, 2])
     texts.add_tokens([2, 1], [2, 1], [1, 1], [3, 4])
-    _read(texts, shown, closed)
+    texts.take_due(heard)
     texts.close(1, flush=True, keep_bytes=1)
     texts.close(2, flush=True, keep_bytes=None)
     texts.close(3, flush=False, keep_bytes=None)
-    _read(texts, shown, closed)
-    assert shown == {1: "ae", 2: "bcd", 3: ""}
-    assert closed == {1: 2, 2: 3, 3: 0}
+    texts.take_due(heard)
+    assert heard.shown == {1: "ae", 2: "bcd", 3: ""}
+    assert heard.ended == {1: 2, 2: 3, 3: 0}
     assert len(texts) == 0
 
 
@@ -52,8 +68,7 @@ def test_pending_text_merges_while_nobody_takes_it() -> None:
     texts.open(OpenSpec(1))
     for position in range(10):
         texts.add_tokens([1], [position], [1], [position])
-    [due] = texts.take_due()
-    assert due.taken.text == "abcdefghij"
+    assert _heard(texts) == {1: "abcdefghij"}
     assert not texts.has_due
 
 
@@ -64,8 +79,7 @@ def test_duplicates_are_dropped_and_overlaps_trimmed() -> None:
     texts.add_tokens([1], [0], [3], [0, 1, 2])
     texts.add_tokens([1, 1], [1, 5], [4, 1], [1, 2, 3, 4, 5])
     texts.add_tokens([99], [0], [1], [0])
-    [due] = texts.take_due()
-    assert due.taken.text == "abcdef"
+    assert _heard(texts) == {1: "abcdef"}
     assert not texts.failed
 
 
@@ -79,7 +93,7 @@ def test_a_gap_fails_its_handle_alone() -> None:
     assert handle == 1
     assert isinstance(error, Internal)
     assert "position 1 came, 0 was expected" in error.message
-    assert [due.taken.text for due in texts.take_due()] == ["b"]
+    assert _heard(texts) == {2: "b"}
     texts.close(1, flush=True, keep_bytes=None)
     assert len(texts) == budget.used == 1
 
@@ -132,7 +146,7 @@ def test_prior_output_in_parts() -> None:
     texts.add_prior(1, 2, [2])
     texts.add_prior(1, 3, [3, 4])
     texts.add_tokens([1], [5], [1], [5])
-    assert [due.taken.text for due in texts.take_due()] == ["def"]
+    assert _heard(texts) == {1: "def"}
     texts.open(OpenSpec(2, prior_output_ids=[0], total_prior_tokens=3))
     texts.add_prior(2, 2, [1])
     texts.open(OpenSpec(3, prior_output_ids=[0], total_prior_tokens=3))
@@ -170,8 +184,7 @@ def test_no_frame_is_too_large_and_nothing_is_lost(steps: list[tuple[int, list[i
     ends: set[int] = set()
     while texts.has_due:
         builder = FrameBuilder()
-        for due in texts.take_due():
-            builder.add(due)
+        texts.take_due(builder)
         for frame in builder.frames():
             assert frame.ByteSize() <= MAX_FRAME_BYTES
             for handle, piece in zip(frame.text.handle, frame.text.piece, strict=True):
