@@ -11,6 +11,16 @@
 {{- .Values.models | default (dict "smollm2" (dict "fetch" "smollm2-135m-instruct")) | toYaml -}}
 {{- end -}}
 
+{{/* (root, model, own) → the model's values over its profile's, all workers' and all pods' */}}
+{{- define "headrace.workerValues" -}}
+{{- $v := .root.Values -}}
+{{- $profile := .own.profile | default $v.worker.profile -}}
+{{- if not (hasKey $v.profiles $profile) -}}
+{{- fail (printf "models.%s.profile: there is no profile %q" .model $profile) -}}
+{{- end -}}
+{{- mergeOverwrite (deepCopy $v.defaults) (deepCopy $v.worker) (deepCopy (get $v.profiles $profile)) (deepCopy .own) | toYaml -}}
+{{- end -}}
+
 {{/* root → what tokenizer and detokenizer take over from the first model by name */}}
 {{- define "headrace.firstModel" -}}
 {{- $models := include "headrace.models" . | fromYaml -}}
@@ -44,12 +54,7 @@
 {{- $items = append $items (include "headrace.component" (dict "root" $ "role" $role "id" $role "model" "" "values" $values) | fromYaml) -}}
 {{- end -}}
 {{- range $model, $own := include "headrace.models" . | fromYaml -}}
-{{- $own = $own | default dict -}}
-{{- $profile := $own.profile | default $.Values.worker.profile -}}
-{{- if not (hasKey $.Values.profiles $profile) -}}
-{{- fail (printf "models.%s.profile: there is no profile %q" $model $profile) -}}
-{{- end -}}
-{{- $values := mergeOverwrite (deepCopy $.Values.defaults) (deepCopy $.Values.worker) (deepCopy (get $.Values.profiles $profile)) (deepCopy $own) -}}
+{{- $values := include "headrace.workerValues" (dict "root" $ "model" $model "own" ($own | default dict)) | fromYaml -}}
 {{- $items = append $items (include "headrace.component" (dict "root" $ "role" "worker" "id" (printf "worker-%s" $model) "model" $model "values" $values) | fromYaml) -}}
 {{- end -}}
 {{- dict "items" $items | toYaml -}}
@@ -78,7 +83,12 @@
 {{- end -}}
 {{- $grace = .values.terminationGracePeriodSeconds | int -}}
 {{- end -}}
-{{- dict "role" .role "id" .id "model" .model "name" $name "values" .values "module" $facts.module "program" $facts.program "service" $facts.service "config" $config "grace" $grace | toYaml -}}
+{{- dict "role" .role "id" .id "model" .model "name" $name "values" .values "module" $facts.module "program" $facts.program "service" $facts.service "config" $config "grace" $grace "kind" (include "headrace.kind" .) | toYaml -}}
+{{- end -}}
+
+{{/* (role, values) → what runs the pods. Gateways keep a Session to each detokenizer and worker, so those have names of their own. */}}
+{{- define "headrace.kind" -}}
+{{- if eq .role "worker" -}}{{ .values.kind }}{{- else -}}{{ ternary "StatefulSet" "Deployment" (eq .role "detokenizer") }}{{- end -}}
 {{- end -}}
 
 {{/* component → its ports */}}

@@ -25,6 +25,9 @@ livenessProbe:
 httpGet:
   path: {{ ternary "/ready" "/health" (eq .what "readiness") }}
   port: http
+  {{- if .c.config.tls_cert }}
+  scheme: HTTPS
+  {{- end }}
 {{- else if .c.config.tls_cert -}}
 exec:
   command: [python, -m, services.common.probe, --config, /etc/headrace/config/{{ .c.program }}.yaml, --name, {{ .c.name }}.{{ .root.Release.Namespace }}.svc{{ with $service }}, --service, {{ . }}{{ end }}]
