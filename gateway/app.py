@@ -50,8 +50,8 @@ class GatewayApp:
         parts.text.start()
         parts.pool.start()
         parts.fleet.start()
-        for address in self._config.workers:
-            parts.registry.add(address)
+        parts.discovery.start()
+        self._spawn(parts.discovery.run())
         self._spawn(parts.tokenizer.watch())
         self._spawn(parts.doors.keeper.run())
         self._spawn(self._watch_readiness())

@@ -25,11 +25,17 @@ from gateway.resilience.admission import Admission, AdmissionSettings
 from gateway.resilience.circuit_breaker import BreakerSettings
 from gateway.resilience.resume import ResumeSettings
 from gateway.resilience.retry import RetryBudget, RetrySettings
+from gateway.routing.cache_aware import CacheAwareSettings
 from gateway.routing.factory import PolicySettings, make_policy
+from gateway.routing.load import BalanceGuard
+from gateway.workers.discovery import Discovery, DiscoverySettings
 from gateway.workers.fleet import FleetSettings, FleetWatcher
 from gateway.workers.health import HealthSettings
+from gateway.workers.instruments import publish_caches, publish_discovery, publish_resilience, publish_routing
 from gateway.workers.registry import Registry, RegistrySettings
+from services.common.config import ConfigError, pod_identity
 from services.common.metrics import Metrics
+from services.common.prefix_hash import BLOCK_SIZE
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,7 @@ class Parts:
     pool: WorkerPool
     text: TextPool
     tokenizer: TokenizerClient
+    discovery: Discovery
 
 
 def build(config: GatewayConfig, metrics: Metrics) -> Parts:
@@ -53,13 +60,18 @@ def build(config: GatewayConfig, metrics: Metrics) -> Parts:
     pool = WorkerPool(registry, text, client_id=client_id, trust=config, silence_limit_s=config.worker_stall_secs)
     fleet = FleetWatcher(
         registry,
-        FleetSettings(health=HealthSettings(interval_s=config.health_interval_secs)),
+        FleetSettings(HealthSettings(config.health_interval_secs, config.health_timeout_secs, config.health_successes)),
         trust=config,
         subscriber=client_id,
     )
     models = ModelCatalog(registry)
-    stages = Stages(registry, models, Preparer(tokenizer, models), pool, text, _admission(config), RetryBudget())
+    admission, budget, discovery = _admission(config), RetryBudget(), Discovery(registry, _discovery(config))
+    stages = Stages(registry, models, Preparer(tokenizer, models), pool, text, admission, budget)
     pipeline = Pipeline(stages, _pipeline_settings(config))
+    publish_routing(metrics, registry)
+    publish_caches(metrics, registry, fleet.cache)
+    publish_resilience(metrics, budget, pipeline.totals, admission)
+    publish_discovery(metrics, discovery.memberships)
     doors = Doors(
         settings=_door_settings(config),
         pipeline=pipeline,
@@ -73,7 +85,7 @@ def build(config: GatewayConfig, metrics: Metrics) -> Parts:
         recorder=Recorder(metrics),
         keys=_keys(config),
     )
-    return Parts(doors, registry, fleet, pool, text, tokenizer)
+    return Parts(doors, registry, fleet, pool, text, tokenizer, discovery)
 
 
 def _registry(config: GatewayConfig) -> Registry:
@@ -85,8 +97,33 @@ def _registry(config: GatewayConfig) -> Registry:
         open_s=config.cb_timeout_duration_secs,
         window_s=config.cb_window_duration_secs,
     )
-    settings = RegistrySettings(breaker=breaker, failure_threshold=config.health_failures)
-    return Registry(settings, lambda model: make_policy(config.policy, PolicySettings(), time.monotonic, rng), time.monotonic)
+    settings = RegistrySettings(breaker=breaker, failure_threshold=config.health_failures, approximate_blocks=config.max_tree_size)
+    policies = _policies(config)
+    return Registry(settings, lambda model: make_policy(config.policy, policies, time.monotonic, rng), time.monotonic)
+
+
+def _policies(config: GatewayConfig) -> PolicySettings:
+    guard = BalanceGuard(config.balance_abs_threshold, config.balance_rel_threshold)
+    return PolicySettings(
+        cache_aware=CacheAwareSettings(guard=guard, cache_threshold=config.cache_threshold),
+        prefix_blocks=config.prefix_token_count // BLOCK_SIZE,
+        prefix_load_factor=config.prefix_hash_load_factor,
+        manual_idle_s=config.max_idle_secs,
+    )
+
+
+def _discovery(config: GatewayConfig) -> DiscoverySettings:
+    if config.service_discovery and not config.selector:
+        raise ConfigError("--service-discovery needs --selector, the labels of the workers' EndpointSlices")
+    return DiscoverySettings(
+        workers=config.workers,
+        dns=config.worker_dns,
+        selector=",".join(config.selector) if config.service_discovery else "",
+        namespace=config.service_discovery_namespace or pod_identity()[0] or "default",
+        port=config.service_discovery_port or None,
+        port_name=config.service_discovery_port_name,
+        grace_s=config.worker_grace_secs,
+    )
 
 
 def _admission(config: GatewayConfig) -> Admission:
@@ -96,10 +133,14 @@ def _admission(config: GatewayConfig) -> Admission:
 
 
 def _pipeline_settings(config: GatewayConfig) -> PipelineSettings:
-    attempts = 1 if config.disable_retries else max(1, config.retry_max_retries)
-    return PipelineSettings(
-        retry=RetrySettings(max_attempts=attempts), resume=ResumeSettings(max_resumes=config.max_resumes), hold_s=config.hold_secs
+    retry = RetrySettings(
+        max_attempts=1 if config.disable_retries else max(1, config.retry_max_retries),
+        initial_s=config.retry_initial_backoff_ms / 1000,
+        factor=config.retry_backoff_multiplier,
+        cap_s=config.retry_max_backoff_ms / 1000,
     )
+    resume = ResumeSettings(max_resumes=config.max_resumes, prefills_per_worker=config.resume_prefills_per_worker)
+    return PipelineSettings(retry=retry, resume=resume, hold_s=config.hold_secs)
 
 
 def _door_settings(config: GatewayConfig) -> DoorSettings:

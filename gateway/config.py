@@ -15,6 +15,7 @@ REASONING_PARSERS = ("deepseek-r1", "deepseek_r1", "qwen3", "qwen3-thinking", "g
 
 _DOORS, _SERVICES, _LIMITS, _KEYS = "Doors", "Services", "Limits", "Keys"
 _ROUTING, _RELIABILITY, _BREAKER, _ANSWERS = "Routing", "Reliability", "Circuit breaker", "Answers"
+_DISCOVERY, _HEALTH = "Discovery", "Health"
 
 
 def concurrency(text: str) -> int:
@@ -59,11 +60,43 @@ class GatewayConfig(ServerConfig):
     keepalive_comment_secs: float = option(15.0, "silence after which a stream gets a comment", unit="s", group=_LIMITS, check=at_least(1))
 
     policy: str = option("cache_aware", "how a worker is chosen", choices=POLICIES, group=_ROUTING)
-    health_interval_secs: float = option(60.0, "time between health checks where Watch is missing", unit="s", group=_ROUTING)
-    health_failures: int = option(3, "failed attempts to reach a worker before it counts as failed", group=_ROUTING, check=at_least(1))
+    balance_abs_threshold: int = option(64, "requests the busiest worker may be ahead, and", group=_ROUTING, check=at_least(0))
+    balance_rel_threshold: float = option(1.5, "times the idlest's load it may have, before load alone decides", group=_ROUTING)
+    cache_threshold: float = option(0.3, "share of a prompt a match must cover while no worker has measured its speed", group=_ROUTING)
+    max_tree_size: int = option(1 << 20, "blocks remembered for workers that publish no cache events", parse=count, group=_ROUTING)
+    prefix_token_count: int = option(256, "tokens that prefix_hash looks at", group=_ROUTING, check=at_least(16))
+    prefix_hash_load_factor: float = option(1.25, "load over the mean at which prefix_hash passes on", group=_ROUTING, check=at_least(1))
+    max_idle_secs: float = option(14_400.0, "time after which the manual policy forgets an idle key", unit="s", group=_ROUTING)
+
+    worker_dns: tuple[str, ...] = option((), "names that resolve to all workers, host:port each", group=_DISCOVERY)
+    service_discovery: bool = option(False, "find workers in Kubernetes EndpointSlices", group=_DISCOVERY)
+    selector: tuple[str, ...] = option((), "labels of the EndpointSlices, key=value each", group=_DISCOVERY)
+    service_discovery_namespace: str = option("", "namespace; empty is the gateway's own", group=_DISCOVERY)
+    service_discovery_port: int = option(0, "port of the workers; 0 takes the slice's port of that name", group=_DISCOVERY)
+    service_discovery_port_name: str = option("grpc", "name of the workers' port in the slices", group=_DISCOVERY)
+    worker_grace_secs: float = option(180.0, "time a worker that is no longer listed keeps its streams", unit="s", group=_DISCOVERY)
+
+    health_interval_secs: float = option(
+        60.0, "time between health checks where Watch is missing", unit="s", group=_HEALTH, aliases=("--health-check-interval-secs",)
+    )
+    health_timeout_secs: float = option(
+        5.0, "time a health check may take", unit="s", group=_HEALTH, aliases=("--health-check-timeout-secs",), check=at_least(0.01)
+    )
+    health_failures: int = option(
+        3, "failed attempts before a worker counts as failed", group=_HEALTH, aliases=("--health-failure-threshold",), check=at_least(1)
+    )
+    health_successes: int = option(
+        2, "good checks in a row that bring it back", group=_HEALTH, aliases=("--health-success-threshold",), check=at_least(1)
+    )
 
     max_resumes: int = option(3, "times one request may go on elsewhere in mid-answer", group=_RELIABILITY, check=at_least(0))
     retry_max_retries: int = option(5, "attempts of a request that has produced nothing, the first counted", group=_RELIABILITY)
+    retry_initial_backoff_ms: float = option(50.0, "longest first wait", unit="ms", group=_RELIABILITY, check=at_least(0))
+    retry_max_backoff_ms: float = option(30_000.0, "longest wait of all", unit="ms", group=_RELIABILITY, check=at_least(0))
+    retry_backoff_multiplier: float = option(1.5, "growth of the longest wait", group=_RELIABILITY, check=at_least(1))
+    resume_prefills_per_worker: int = option(
+        4, "requests that may recompute their prompt on one worker at a time after a loss", group=_RELIABILITY, check=at_least(1)
+    )
     disable_retries: bool = option(False, "one attempt only", group=_RELIABILITY)
     hold_secs: float = option(30.0, "time a request waits for a service that is starting again", unit="s", group=_RELIABILITY)
     worker_stall_secs: float = option(30.0, "silence after which a worker with requests counts as dead", unit="s", group=_RELIABILITY)

@@ -12,6 +12,7 @@ from gateway.api.body import read_json
 from gateway.api.context import caller
 from gateway.api.errors import dumps
 from gateway.api.schema.reader import Fields
+from gateway.workers.describe import describe
 from gateway.workers.worker import Worker
 from services.common.errors import Conflict, InvalidRequest
 from services.common.version import VERSION
@@ -78,34 +79,14 @@ async def flush_cache(request: web.Request) -> web.StreamResponse:
     return _json({"success": True, "workers": await caller(request).doors.admin.flush(timeout_s)})
 
 
-def _worker(worker: Worker) -> dict[str, Any]:
-    info = worker.info
-    return {
-        "id": worker.id,
-        "url": worker.address,
-        "model": worker.model,
-        "state": worker.state.value,
-        "state_reason": worker.state_reason,
-        "source": worker.source,
-        "breaker": worker.breaker.state.value,
-        "in_flight": worker.in_flight.requests,
-        "load": {
-            "running": worker.load.running,
-            "waiting": worker.load.waiting,
-            "waiting_prefill_tokens": worker.load.waiting_prefill_tokens,
-            "kv_used_tokens": worker.load.kv_used_tokens,
-            "kv_total_tokens": worker.load.kv_total_tokens,
-        },
-        "cache_tokens": worker.load.kv_evictable_tokens,
-        "process_id": (info.process_id or None) if info is not None else None,
-        "boot_id": info.boot_id if info is not None else "",
-    }
+def _worker(request: web.Request, worker: Worker) -> dict[str, Any]:
+    return describe(caller(request).doors.registry, worker)
 
 
 async def list_workers(request: web.Request) -> web.StreamResponse:
     """All workers in every state."""
     doors = caller(request).doors
-    return _json({"workers": [_worker(worker) for worker in doors.registry.workers()], "gateway_process_id": os.getpid()})
+    return _json({"workers": [_worker(request, worker) for worker in doors.registry.workers()], "gateway_process_id": os.getpid()})
 
 
 def _changeable(request: web.Request) -> None:
@@ -121,20 +102,20 @@ async def add_worker(request: web.Request) -> web.StreamResponse:
     url = fields.string("url", longest=1024)
     if not url:
         raise fields.bad("url", "the worker's address")
-    return _json(_worker(doors.registry.add(url, source="api")), status=201)
+    return _json(_worker(request, doors.registry.add(url, source="api")), status=201)
 
 
 async def get_worker(request: web.Request) -> web.StreamResponse:
     """One worker, by id or address."""
-    return _json(_worker(caller(request).doors.registry.find(request.match_info["worker"])))
+    return _json(_worker(request, caller(request).doors.registry.find(request.match_info["worker"])))
 
 
 async def delete_worker(request: web.Request) -> web.StreamResponse:
     """Take a worker out at once; what runs there goes on elsewhere."""
     _changeable(request)
-    return _json(_worker(caller(request).doors.registry.remove(request.match_info["worker"])))
+    return _json(_worker(request, caller(request).doors.registry.remove(request.match_info["worker"])))
 
 
 async def drain_worker(request: web.Request) -> web.StreamResponse:
     """No new requests for a worker; running ones go on."""
-    return _json(_worker(caller(request).doors.registry.drain(request.match_info["worker"])))
+    return _json(_worker(request, caller(request).doors.registry.drain(request.match_info["worker"])))

@@ -55,7 +55,8 @@ class _Gate:
 
     @property
     def queue_size(self) -> int:
-        return max(1, self.settings.queue_size // self.settings.processes)
+        size = self.settings.queue_size
+        return max(1, size // self.settings.processes) if size else 0
 
     def expected_wait_s(self, ahead: int) -> float:
         """Time until a request with `ahead` others before it is let in, from how long requests take at present."""

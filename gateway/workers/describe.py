@@ -16,7 +16,7 @@ def describe(registry: Registry, worker: Worker) -> dict[str, Any]:
         "id": worker.id,
         "url": worker.address,
         "source": worker.source,
-        "model_id": worker.model,
+        "model": worker.model,
         "state": worker.state.value,
         "state_reason": worker.state_reason,
         "is_healthy": worker.is_ready,

@@ -74,6 +74,14 @@ async def test_beyond_limit_and_queue_the_answer_is_429_at_once() -> None:
     await crowd.end()
 
 
+async def test_without_a_queue_only_the_limit_counts() -> None:
+    crowd = Crowd(admission(max_concurrent=1, queue_size=0))
+    await crowd.come("a")
+    await crowd.come("b")
+    assert isinstance(crowd.tasks["b"].exception(), Overloaded)
+    await crowd.end()
+
+
 async def test_models_have_limits_of_their_own() -> None:
     gate = admission(max_concurrent=1, queue_size=1)
     async with gate.admit("one"), gate.admit("two"):

@@ -72,5 +72,5 @@ def test_a_description_is_json_and_names_the_process_of_local_workers_only() -> 
         json.dumps(describe(fleet, worker))
         fleet.session_opened(worker, WorkerInfo(ModelIdentity("m", "d", "t"), process_id=42))
     local, remote = (json.loads(json.dumps(describe(fleet, worker))) for worker in fleet.workers())
-    assert (local["state"], local["model_id"], local["breaker"], local["process_id"]) == ("ready", "m", "closed", 42)
+    assert (local["state"], local["model"], local["breaker"], local["process_id"]) == ("ready", "m", "closed", 42)
     assert "process_id" not in remote
