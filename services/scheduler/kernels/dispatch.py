@@ -21,7 +21,7 @@ def load(cache_dir: Path, progress: Progress | None = None) -> None:
             return
         library = build(cache_dir, progress)
         try:
-            torch.ops.load_library(str(library))
+            torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]
         except OSError as error:
             raise KernelsUnavailable(f"cannot load {library}: {error}") from error
         _loaded.add(library)

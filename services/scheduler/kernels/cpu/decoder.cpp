@@ -79,7 +79,7 @@ void Decoder::norm_rows(const float* x, const int32_t* pick, const float* weight
 }
 
 void Decoder::product(const Rows& x, const Weight& w, int rows, float* out, size_t stride, bool add) {
-  const int panel = w.strips() >= 512 ? 8 : 2;
+  const int panel = w.strips() >= 512 ? 8 : w.strips() >= 48 ? 4 : 2;
   const int row_tiles = tiles(rows, kProductRows);
   pool_.each(tiles(w.strips(), panel) * row_tiles, [&](int i) {
     const int strip = i / row_tiles * panel, row = i % row_tiles * kProductRows;

@@ -7,83 +7,99 @@ namespace {
 
 // Integer sums are exact inside a group, and groups are added in order, so the result is the same for every R and S.
 template <int R, int S>
-inline void i8_tile(const Rows& x, const Weight& w, const TileArgs& a) {
+struct IntTile {
+  const Rows& x;
+  const TileArgs& a;
+  Ahead ahead;
   F acc[R][S];
-  for (auto& row : acc)
-    for (F& v : row) v = zero();
-  const uint8_t *wp = a.w, *xp = x.data;
-  const uint8_t* scales = a.w + w.scales_at();
-  for (int g = 0; g < w.k / kGroup; ++g, scales += 32) {
+
+  IntTile(const Rows& rows, const TileArgs& args) : x(rows), a(args), ahead(args.ahead) {
+    for (auto& row : acc)
+      for (F& v : row) v = zero();
+  }
+
+  const Group& group(int r, int g) const { return x.groups[r * x.row_groups + g]; }
+
+  // Adds a quad of k: weights in w[s], bytes of the rows at column k.
+  void quad(I (&sum)[R][S], const I (&w)[S], int k) const {
+    for (int r = 0; r < R; ++r) {
+      const I xv = broadcast_dword(x.data + r * x.row_bytes + k);
+      for (int s = 0; s < S; ++s) sum[r][s] = dot_u8s8(sum[r][s], w[s], xv);
+    }
+  }
+
+  void i8_group(const uint8_t* w, const uint8_t* scales, int g) {
     I sum[R][S];
     for (int r = 0; r < R; ++r)
-      for (int s = 0; s < S; ++s) sum[r][s] = set1(x.groups[r * x.row_groups + g].offset);
-    for (int k = 0; k < kGroup; k += 4, wp += 64, xp += 4) {
+      for (int s = 0; s < S; ++s) sum[r][s] = set1(group(r, g).offset);
+    for (int k = 0; k < kGroup; k += 4, w += 64) {
       I wv[S];
-      for (int s = 0; s < S; ++s) {
-        wv[s] = load_dwords(wp + s * a.w_stride);
-        if (R <= 4) __builtin_prefetch(wp + s * a.w_stride + kAhead);
-      }
-      for (int r = 0; r < R; ++r) {
-        const I xv = broadcast_dword(xp + r * x.row_bytes);
-        for (int s = 0; s < S; ++s) sum[r][s] = dot_u8s8(sum[r][s], wv[s], xv);
-      }
+      for (int s = 0; s < S; ++s) wv[s] = load_dwords(w + s * a.w_stride);
+      ahead.fetch(S);
+      quad(sum, wv, g * kGroup + k);
     }
     for (int s = 0; s < S; ++s) {
       const F scale = load_f16(reinterpret_cast<const uint16_t*>(scales + s * a.w_stride));
-      for (int r = 0; r < R; ++r) acc[r][s] = fma(to_float(sum[r][s]), mul(scale, set1(x.groups[r * x.row_groups + g].scale)), acc[r][s]);
+      for (int r = 0; r < R; ++r) acc[r][s] = fma(to_float(sum[r][s]), mul(scale, set1(group(r, g).scale)), acc[r][s]);
     }
   }
-  finish_tile<R, S>(a, acc);
-}
 
-template <int R, int S>
-inline void i4_tile(const Rows& x, const Weight& w, const TileArgs& a) {
-  F acc[R][S];
-  for (auto& row : acc)
-    for (F& v : row) v = zero();
-  const uint8_t *wp = a.w, *xp = x.data;
-  const uint8_t* scales = a.w + w.scales_at();
-  for (int g = 0; g < w.k / kGroup; ++g, scales += 64) {
+  void i4_group(const uint8_t* w, int g) {
     I sum[R][S];
     for (auto& row : sum)
       for (I& v : row) v = set1(0);
-    for (int k = 0; k < kGroup; k += 8, wp += 64, xp += 8) {
+    for (int k = 0; k < kGroup; k += 8, w += 64) {
       I low[S], high[S];
       for (int s = 0; s < S; ++s) {
-        const I both = load_dwords(wp + s * a.w_stride);
+        const I both = load_dwords(w + s * a.w_stride);
         low[s] = low_nibbles(both);
         high[s] = high_nibbles(both);
-        if (R <= 4) __builtin_prefetch(wp + s * a.w_stride + kAhead);
       }
-      for (int r = 0; r < R; ++r) {
-        const I x0 = broadcast_dword(xp + r * x.row_bytes), x1 = broadcast_dword(xp + r * x.row_bytes + 4);
-        for (int s = 0; s < S; ++s) sum[r][s] = dot_u8s8(dot_u8s8(sum[r][s], low[s], x0), high[s], x1);
-      }
+      ahead.fetch(S);
+      quad(sum, low, g * kGroup + k);
+      quad(sum, high, g * kGroup + k + 4);
     }
+    ahead.fetch(S);
     for (int s = 0; s < S; ++s) {
-      const auto* f16 = reinterpret_cast<const uint16_t*>(scales + s * a.w_stride);
+      const auto* f16 = reinterpret_cast<const uint16_t*>(w + s * a.w_stride);
       const F scale = load_f16(f16), minimum = load_f16(f16 + 16);
       for (int r = 0; r < R; ++r) {
-        const Group& group = x.groups[r * x.row_groups + g];
-        acc[r][s] = fma(minimum, set1(group.sum), acc[r][s]);
-        acc[r][s] = fma(to_float(sum[r][s]), mul(scale, set1(group.scale)), acc[r][s]);
+        acc[r][s] = fma(minimum, set1(group(r, g).sum), acc[r][s]);
+        acc[r][s] = fma(to_float(sum[r][s]), mul(scale, set1(group(r, g).scale)), acc[r][s]);
       }
     }
   }
-  finish_tile<R, S>(a, acc);
-}
+
+  void run(Kind kind, int groups) {
+    const uint8_t* w = a.w;
+    if (kind == Kind::i4) {
+      for (int g = 0; g < groups; ++g, w += 256 + 64) i4_group(w, g);
+    } else {
+      int g = 0;
+      for (; g + 2 <= groups; g += 2, w += 2 * 512 + 64) {
+        i8_group(w, w + 1024, g);
+        i8_group(w + 512, w + 1024 + 32, g + 1);
+        ahead.fetch(S);
+      }
+      if (g < groups) i8_group(w, w + 512, g);
+    }
+    finish_tile<R, S>(a, acc);
+  }
+};
 
 constexpr int kIntRows = kMaxStrips >= 4 ? 6 : 2;  // two sets of accumulators halve the rows
+constexpr int kIntStreamRows = 3;
 
 void int_product(const Rows& x, const Weight& w, TileArgs a, int rows, int strips) {
   auto column = [&]<int S>() {
     for (int r = 0; r < rows;) {
       const int n = next_rows(rows - r, kIntRows);
       TileArgs t = a;
+      t.ahead = Ahead::of(a.w, a.w_stride, S, r == 0);
       t.out += r * a.out_stride;
       with_rows<kIntRows>(n, [&]<int R>() {
-        if (w.kind == Kind::i8) i8_tile<R, S>(x.from(r), w, t);
-        else i4_tile<R, S>(x.from(r), w, t);
+        const Rows from = x.from(r);
+        IntTile<R, S>(from, t).run(w.kind, w.k / kGroup);
       });
       r += n;
     }
@@ -92,7 +108,7 @@ void int_product(const Rows& x, const Weight& w, TileArgs a, int rows, int strip
     if (a.bias) a.bias += 16 * S;
     strips -= S;
   };
-  if constexpr (kMaxStrips >= 4)
+  if (kMaxStrips >= 4 && rows > kIntStreamRows)
     while (strips >= 2) column.template operator()<2>();
   while (strips >= 1) column.template operator()<1>();
 }

@@ -99,7 +99,7 @@ void pack_i4(const Matrix& m, int n, int k0, uint8_t* bytes, uint16_t* scale, ui
 }
 
 void pack_column(const Matrix& m, const Weight& w, int n, uint8_t* strip, int lane) {
-  auto* scales = reinterpret_cast<uint16_t*>(strip + w.scales_at()) + lane;
+  auto f16 = [&](size_t at) { return reinterpret_cast<uint16_t*>(strip + at) + lane; };
   switch (w.kind) {
     case Kind::f32:
       for (int k = 0; k < w.k; ++k) reinterpret_cast<float*>(strip)[k * 16 + lane] = at(m, n, k);
@@ -108,11 +108,17 @@ void pack_column(const Matrix& m, const Weight& w, int n, uint8_t* strip, int la
       for (int k = 0; k < w.k; ++k) reinterpret_cast<uint16_t*>(strip)[(k / 2) * 32 + 2 * lane + k % 2] = to_bf16(at(m, n, k));
       break;
     case Kind::i8:
-      for (int k = 0; k < w.k; k += kGroup) pack_i8(m, n, k, strip + k * 16 + 4 * lane, scales + k / kGroup * 16);
+      for (int g = 0; g < w.k / kGroup; ++g) {
+        const size_t pair = static_cast<size_t>(g / 2) * (2 * 512 + 64);
+        const size_t groups = std::min(2, w.k / kGroup - g / 2 * 2);  // in this pair
+        pack_i8(m, n, g * kGroup, strip + pair + g % 2 * 512 + 4 * lane, f16(pair + groups * 512 + g % 2 * 32));
+      }
       break;
     case Kind::i4:
-      for (int k = 0; k < w.k; k += kGroup)
-        pack_i4(m, n, k, strip + k * 8 + 4 * lane, scales + k / kGroup * 32, scales + k / kGroup * 32 + 16);
+      for (int g = 0; g < w.k / kGroup; ++g) {
+        const size_t at = static_cast<size_t>(g) * (256 + 64);
+        pack_i4(m, n, g * kGroup, strip + at + 4 * lane, f16(at + 256), f16(at + 256 + 32));
+      }
       break;
   }
 }

@@ -7,7 +7,25 @@
 
 namespace headrace::HR_ISA {
 
-constexpr int kAhead = 1536;  // bytes of a strip to fetch ahead where memory is the limit
+// Few rows are limited by memory: they take one strip after the other, in the order of the addresses.
+constexpr int kStreamRows = 4;
+constexpr int kAhead = 2048;
+
+// Weights to bring near while a tile computes, in the order of their addresses: memory delivers a run of lines about
+// twice as fast as two runs side by side.
+struct Ahead {
+  const uint8_t* next;
+  size_t step;  // 64, or 0 to stay put: the other row tiles of the same strips have nothing to fetch
+
+  // For the first of several row tiles: a single strip fetches a little ahead, a pair fetches the next pair.
+  static Ahead of(const uint8_t* w, size_t w_stride, int strips, bool first) {
+    if (!first) return {w, 0};
+    return {w + (strips == 1 ? kAhead : strips * w_stride), 64};
+  }
+  void fetch(int lines) {
+    for (int i = 0; i < lines; ++i, next += step) __builtin_prefetch(next, 0, 2);
+  }
+};
 
 // How many of `left` rows the next tile takes: no tile is left with a single row.
 inline int next_rows(int left, int most) { return left <= most ? left : left < 2 * most ? (left + 1) / 2 : most; }
@@ -31,6 +49,7 @@ struct TileArgs {
   size_t out_stride;    // floats between rows
   const float* bias;    // S * 16 floats or null
   bool accumulate;      // add to what out holds
+  Ahead ahead;
 };
 
 template <int R, int S>
@@ -53,12 +72,11 @@ inline void float_tile(const TileArgs& a) {
     for (int s = 0; s < S; ++s) acc[r][s] = zero();
   const uint8_t* w = a.w;
   const uint8_t* x = a.x;
+  Ahead ahead = a.ahead;
   for (int k = 0; k < a.steps; ++k, w += 64, x += 4) {
     I wv[S];
-    for (int s = 0; s < S; ++s) {
-      wv[s] = load_dwords(w + s * a.w_stride);
-      if (R <= 4) __builtin_prefetch(w + s * a.w_stride + kAhead);
-    }
+    for (int s = 0; s < S; ++s) wv[s] = load_dwords(w + s * a.w_stride);
+    ahead.fetch(S);
     for (int r = 0; r < R; ++r) {
       const I xv = broadcast_dword(x + r * a.x_stride);
       for (int s = 0; s < S; ++s) acc[r][s] = Dot::step(acc[r][s], wv[s], xv);
@@ -83,6 +101,7 @@ inline void float_product(TileArgs a, int rows, int strips) {
     for (int r = 0; r < rows;) {
       const int n = next_rows(rows - r, tile_rows(S));
       TileArgs t = a;
+      t.ahead = Ahead::of(a.w, a.w_stride, S, r == 0);
       t.x += r * a.x_stride;
       t.out += r * a.out_stride;
       with_rows<tile_rows(S)>(n, [&]<int R>() { float_tile<Dot, R, S>(t); });
@@ -93,7 +112,7 @@ inline void float_product(TileArgs a, int rows, int strips) {
     if (a.bias) a.bias += 16 * S;
     strips -= S;
   };
-  if constexpr (kMaxStrips >= 4) {
+  if (kMaxStrips >= 4 && rows > kStreamRows) {
     if (rows <= tile_rows(4))
       while (strips >= 4) column.template operator()<4>();
     while (strips >= 2) column.template operator()<2>();

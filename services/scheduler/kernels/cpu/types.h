@@ -12,9 +12,9 @@ constexpr int kGroup = 32;  // numbers that share a scale, in int8 activations a
 // A packed [n, k] matrix. Columns of the product (n) come in strips of 16, and a strip is contiguous:
 //   f32   [k][16] floats
 //   bf16  [k/2][16] pairs
-//   i8    [k/4][16] quads of (weight / scale + 128) as unsigned bytes, then [k/32][16] f16 scales
-//   i4    [k/8][16] quads of bytes whose low nibbles are one quad of k and whose high nibbles are the next, then
-//         [k/32][2][16] f16: scale and minimum; weight = scale * nibble + minimum
+//   i8    for each two groups of k: [16][16] quads of (weight / scale + 128) as unsigned bytes, then [2][16] f16 scales
+//   i4    for each group of k: [4][16] quads of bytes, low nibbles for one quad of k and high nibbles for the next, then
+//         [2][16] f16, scale and minimum; weight = scale * nibble + minimum
 // n is padded to a multiple of 16 with zero weights.
 struct Weight {
   uint8_t* data = nullptr;
@@ -24,15 +24,13 @@ struct Weight {
   const float* bias = nullptr;  // padded like n, or null
 
   int strips() const { return (n + 15) / 16; }
-  // Where the scales of i8 and i4 begin in a strip.
-  size_t scales_at() const { return static_cast<size_t>(k) * (kind == Kind::i8 ? 16 : 8); }
   static size_t bytes_of_strip(Kind kind, int k) {
-    const auto n = static_cast<size_t>(k);
+    const auto n = static_cast<size_t>(k), groups = n / kGroup;
     switch (kind) {
       case Kind::f32: return n * 64;
       case Kind::bf16: return n * 32;
-      case Kind::i8: return (n * 16 + n / kGroup * 32 + 63) / 64 * 64;
-      case Kind::i4: return n * 8 + n / kGroup * 64;
+      case Kind::i8: return n * 16 + (groups + 1) / 2 * 64;
+      case Kind::i4: return n * 8 + groups * 64;
     }
     return 0;
   }
