@@ -1,0 +1,58 @@
+"""Every container's command line from the rendered manifests, started as a process, answers the rendered probes."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from tests.helm.chart import render
+from tests.helm.processes import Release
+from tests.helm.scripted import expected, write_model
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
+    folder = tmp_path_factory.mktemp("release")
+    manifests = render("nothing-values.yaml", "gateway.replicas=1", "tokenizer.replicas=1", "detokenizer.replicas=1")
+    with Release(manifests, folder, write_model(folder / "model")).running() as started:
+        yield started
+
+
+def test_every_probe_answers(release: Release) -> None:
+    assert {pod.component for pod in release.all()} == {"gateway", "tokenizer", "detokenizer", "worker-smollm2"}
+    for pod in release.all():
+        for kind in ("startup", "readiness", "liveness"):
+            assert pod.probe(kind), (pod.component, kind)
+
+
+def test_it_serves(release: Release) -> None:
+    gateway = release.pods["gateway"][0]
+    body = {"model": "smollm2", "max_tokens": 30, "messages": [{"role": "user", "content": "hi"}]}
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{gateway.config['port']}/v1/chat/completions", json.dumps(body).encode(), {"content-type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=30) as response:
+        answer = json.load(response)
+    assert answer["choices"][0]["message"]["content"] == expected(30)
+    assert answer["usage"]["completion_tokens"] == 30
+
+
+def test_metrics_are_where_the_pod_says(release: Release) -> None:
+    for pod in release.all():
+        with urllib.request.urlopen(f"http://127.0.0.1:{pod.config['metrics_port']}/metrics", timeout=10) as response:
+            text = response.read().decode()
+        assert "headrace_ready 1.0" in text or 'headrace_ready{model_name="smollm2"} 1.0' in text, pod.component
+
+
+def test_a_worker_that_ends_leaves_the_gateway_alive_and_not_ready(release: Release) -> None:
+    gateway, worker = release.pods["gateway"][0], release.pods["worker-smollm2"][0]
+    worker.stop()
+    assert worker.join() == 0
+    gateway.wait("readiness", False)
+    assert gateway.probe("liveness")
+    worker.start()
+    worker.wait("readiness")
+    gateway.wait("readiness")
