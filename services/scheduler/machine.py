@@ -50,10 +50,14 @@ def build_machine(config: SchedulerConfig, sources: dict[str, str], epoch: int, 
 def _engine(config: SchedulerConfig, report: StartupReport) -> tuple[Engine, str]:
     if config.load_format == "scripted":
         return _scripted(config, report), "scripted"
+    if config.model_path is None:
+        raise ConfigError("--model-path: a Hugging Face folder or a .gguf file is needed")
+    if not Path(config.model_path).exists():
+        raise ConfigError(f"--model-path: {config.model_path}: no such file or folder")
     with report.phase("import torch"):  # seconds, and the scripted engine does without
         from services.scheduler.engine.build import build_engine
         from services.scheduler.engine.memory import HostMemory
-    built = build_engine(config, HostMemory(), report)
+    built = build_engine(config, Path(config.model_path), HostMemory(), report)
     return built.engine, built.architecture
 
 

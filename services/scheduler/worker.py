@@ -57,7 +57,11 @@ class Worker:
         leaving = asyncio.create_task(self._host.run(self._drain))
         await asyncio.wait({loading, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if loading.done():
-            await self._open(loading)
+            if error := loading.exception():
+                self._host.request_stop()
+                await leaving
+                raise error
+            await self._open()
             watchdog = asyncio.create_task(self._watchdog().run())
             code = await leaving
             watchdog.cancel()
@@ -66,13 +70,8 @@ class Worker:
             code = await leaving
         return EXIT_ENGINE_FAILED if self._failed else code
 
-    async def _open(self, loading: asyncio.Task[None]) -> None:
+    async def _open(self) -> None:
         """Everything is loaded: let requests in."""
-        try:
-            await loading
-        except BaseException:
-            self._host.request_stop()
-            raise
         assert self._machine is not None
         self._doors.open(self._machine, self._identity(self._machine), self._report)
         self._metrics.on_start(self._report)

@@ -37,12 +37,10 @@ class BuiltEngine:
     architecture: str
 
 
-def build_engine(config: SchedulerConfig, memory: MemoryProvider, report: StartupReport) -> BuiltEngine:
-    """Raises ConfigError with what is wrong; `report` gains phases and every computed value."""
-    if config.model_path is None:
-        raise ConfigError("--model-path: a Hugging Face folder or a .gguf file is needed")
+def build_engine(config: SchedulerConfig, path: Path, memory: MemoryProvider, report: StartupReport) -> BuiltEngine:
+    """The model at `path`. Raises ConfigError with what is wrong; `report` gains phases and every computed value."""
     try:
-        return _build(config, Path(config.model_path), memory, report)
+        return _build(config, path, memory, report)
     except (WeightError, PrecisionError) as error:
         raise ConfigError(str(error)) from error
 
