@@ -36,6 +36,8 @@ class Later:
         while (item := await self._queue.get()) is not None:
             choice, piece, through = item
             at = self._known.get(choice, 0)
+            if not at:
+                await self._pieces.ensure(ids_in(choice.flight.prompt_logprobs))
             await self._pieces.ensure(ids_in(choice.logprobs[at:]))
             self._known[choice] = len(choice.logprobs)
             latest, choice.through = choice.through, through

@@ -35,7 +35,7 @@ class Recorder:
     def ended(self, door: str, flights: Sequence[Flight], error: HeadraceError | None, *, streaming: bool, model: str) -> None:
         """A request of some door is over, with an error or without."""
         now = time.monotonic()
-        self._metrics.counter("headrace_requests_total", model=model, door=door, outcome=outcome_label(error)).inc()
+        self._metrics.counter("headrace_requests_total", model_name=model, door=door, outcome=outcome_label(error)).inc()
         for flight in flights:
             self._flight(flight, model, now, "true" if streaming else "false", whole=error is None)
         if error is not None and flights:
@@ -50,32 +50,32 @@ class Recorder:
         m = self._metrics
         first = min((c.first_token_at for c in flight.choices if c.first_token_at), default=0.0)
         if first:
-            m.histogram("headrace_time_to_first_token_seconds", model=model, streaming=streaming).observe(first - flight.created)
-        m.counter("headrace_generation_tokens_total", model=model).inc(sum(len(c.output_ids) for c in flight.choices))
+            m.histogram("headrace_time_to_first_token_seconds", model_name=model, streaming=streaming).observe(first - flight.created)
+        m.counter("headrace_generation_tokens_total", model_name=model).inc(sum(len(c.output_ids) for c in flight.choices))
         if not whole:
             return
-        m.histogram("headrace_e2e_request_latency_seconds", model=model, streaming=streaming).observe(now - flight.created)
-        m.histogram("headrace_request_prompt_tokens", model=model).observe(len(flight.prompt_ids))
-        m.counter("headrace_prompt_tokens_total", model=model).inc(len(flight.prompt_ids))
+        m.histogram("headrace_e2e_request_latency_seconds", model_name=model, streaming=streaming).observe(now - flight.created)
+        m.histogram("headrace_request_prompt_tokens", model_name=model).observe(len(flight.prompt_ids))
+        m.counter("headrace_prompt_tokens_total", model_name=model).inc(len(flight.prompt_ids))
         if flight.spec.constraint is not None:
             m.counter("headrace_structured_requests_total", kind=flight.spec.constraint.kind).inc()
         cached = flight.choices[0].cached
         if cached is not None:
             for source, tokens in (("device", cached.device), ("host", cached.host), ("storage", cached.storage)):
                 if tokens:
-                    m.counter("headrace_cached_prompt_tokens_total", model=model, source=source).inc(tokens)
+                    m.counter("headrace_cached_prompt_tokens_total", model_name=model, source=source).inc(tokens)
         self._choices(flight, model)
 
     def _choices(self, flight: Flight, model: str) -> None:
         m = self._metrics
         for choice in flight.choices:
             count = len(choice.output_ids)
-            m.histogram("headrace_request_generation_tokens", model=model).observe(count)
+            m.histogram("headrace_request_generation_tokens", model_name=model).observe(count)
             if choice.finish is not None:
-                m.counter("headrace_finished_choices_total", model=model, reason=choice.finish.reason.value).inc()
+                m.counter("headrace_finished_choices_total", model_name=model, reason=choice.finish.reason.value).inc()
             if count > 1:
                 per_token = (choice.last_token_at - choice.first_token_at) / (count - 1)
-                m.histogram("headrace_time_per_output_token_seconds", model=model).observe(per_token)
+                m.histogram("headrace_time_per_output_token_seconds", model_name=model).observe(per_token)
 
 
 def access(request_id: str, method: str, route: str, status: int, seconds: float, extra: Iterable[tuple[str, object]] = ()) -> None:

@@ -31,9 +31,10 @@ class PieceTable:
 
     async def ensure(self, ids: Iterable[int]) -> None:
         """Return once all ids are known. Raises Unavailable if no detokenizer answers for some seconds."""
-        missing = list({token for token in ids if token not in self._known})
-        if len(self._known) + len(missing) > _MOST_KEPT:
+        wanted = set(ids)
+        if len(self._known) + len(wanted) > _MOST_KEPT:
             self._known.clear()
+        missing = [token for token in wanted if token not in self._known]
         for at in range(0, len(missing), _IDS_PER_QUERY):
             part = missing[at : at + _IDS_PER_QUERY]
             self._known.update(zip(part, await self._ask(part), strict=True))

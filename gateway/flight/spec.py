@@ -64,7 +64,7 @@ class Stops:
     ignore_eos: bool = False
     keep_stop: bool = False
     skip_special_tokens: bool = True
-    spaces_between_special: bool = True
+    spaces_between_special: bool = False
     keep_special_tokens: tuple[str, ...] = ()
     thought_end: str = ""
 

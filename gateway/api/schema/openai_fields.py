@@ -36,7 +36,7 @@ _EXTENSIONS: Mapping[str, str] = {
     "no_stop_trim": "keep the matched stop text",
     "include_stop_str_in_output": "the same",
     "skip_special_tokens": "default true",
-    "spaces_between_special_tokens": "default true",
+    "spaces_between_special_tokens": "default false",
     "json_schema": "grammar",
     "regex": "grammar",
     "ebnf": "grammar",

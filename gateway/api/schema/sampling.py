@@ -105,7 +105,7 @@ def read_stops(fields: Fields, defaults: Defaults, *, max_names: Sequence[str], 
         ignore_eos=fields.boolean("ignore_eos", False),
         keep_stop=fields.boolean("no_stop_trim", False) or fields.boolean("include_stop_str_in_output", False),
         skip_special_tokens=fields.boolean("skip_special_tokens", True),
-        spaces_between_special=fields.boolean("spaces_between_special_tokens", True),
+        spaces_between_special=fields.boolean("spaces_between_special_tokens", False),
     )
 
 
