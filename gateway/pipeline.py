@@ -217,7 +217,7 @@ class Pipeline:
             try:
                 why = await turn
             except asyncio.CancelledError:
-                session.drop(flight, flight.cancel_cause)
+                session.drop(flight, _cause(flight))
                 raise
             if why is not None:
                 session.drop(flight, "SUPERSEDED")
@@ -238,6 +238,12 @@ class Pipeline:
             "request goes on elsewhere" if flight.begun else "request is tried again",
             extra={"request_id": flight.spec.request_id, "worker": lease.worker.address, "reason": error.message},
         )
+
+
+def _cause(flight: Flight) -> str:
+    """Why a running request is cancelled: its own clock, or whoever has set the cause."""
+    remaining = flight.remaining_s()
+    return "DEADLINE" if remaining is not None and remaining <= 0 else flight.cancel_cause
 
 
 def _error_of(why: Interruption) -> HeadraceError:

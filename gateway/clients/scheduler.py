@@ -165,7 +165,8 @@ class WorkerSession(SessionLink):
             if choice is not None:
                 choice.accepted = True
                 self._text.open(choice)
-                choice.flight.mark_accepted()
+                if choice.flight.spec.constraint is None:
+                    choice.flight.mark_accepted()
         for started in frame.started:
             self._on_started(started)
         for part in frame.prompt_logprobs:
@@ -189,6 +190,7 @@ class WorkerSession(SessionLink):
         if choice is None:
             return
         choice.started = True
+        choice.flight.mark_accepted()
         choice.queue_s = started.queue_ns / 1e9
         if choice.cached is None:
             choice.cached = convert.cached(started.cached)

@@ -108,7 +108,7 @@ class Flight:
         return self.turn
 
     def mark_accepted(self) -> None:
-        """A worker has taken the request: from here on a door may send its headers."""
+        """A worker has taken the request, its grammar included: from here on a door may send its headers."""
         if not self.accepted.done():
             self.accepted.set_result(None)
 

@@ -23,7 +23,7 @@ class DetokenizerServer:
         """Serve; returns the address, which stays the same."""
         self.servicer = DetokenizerServicer(DetokenizerConfig(), vocabulary.token_bytes(), vocabulary.DIGEST, Metrics("detokenizer"))
         self.server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-        pb_grpc.add_DetokenizerServicer_to_server(self.servicer, self.server)
+        pb_grpc.add_DetokenizerServicer_to_server(self.servicer, self.server)  # type: ignore[no-untyped-call]
         self.port = self.server.add_insecure_port(f"127.0.0.1:{self.port}")
         await self.server.start()
         return f"127.0.0.1:{self.port}"

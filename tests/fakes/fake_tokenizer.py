@@ -30,7 +30,7 @@ class FakeTokenizer(pb_grpc.TokenizerServicer):
     async def start(self, port: int = 0) -> str:
         """Serve; returns the address."""
         self.server = grpc.aio.server()
-        pb_grpc.add_TokenizerServicer_to_server(self, self.server)
+        pb_grpc.add_TokenizerServicer_to_server(self, self.server)  # type: ignore[no-untyped-call]
         self.address = f"127.0.0.1:{self.server.add_insecure_port(f'127.0.0.1:{port}')}"
         await self.server.start()
         return self.address

@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1.health import aio as health_aio
+from grpc_health.v1.health import aio as health_aio  # type: ignore[attr-defined]
 
 from protos.scheduler.v1 import scheduler_pb2 as pb
 from protos.scheduler.v1 import scheduler_pb2_grpc as pb_grpc
@@ -68,7 +68,7 @@ class FakeWorker(pb_grpc.SchedulerServicer):
         """Serve; returns the address."""
         self.server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         self.boot_id = uuid.uuid4().hex
-        pb_grpc.add_SchedulerServicer_to_server(self, self.server)
+        pb_grpc.add_SchedulerServicer_to_server(self, self.server)  # type: ignore[no-untyped-call]
         health = health_aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(health, self.server)
         await health.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
@@ -154,15 +154,14 @@ class FakeWorker(pb_grpc.SchedulerServicer):
 
     async def _play(self, run: Run, out: asyncio.Queue[pb.FromWorker | None]) -> None:
         handles = self._handles(run)
-        out.put_nowait(
-            pb.FromWorker(
-                accepted=[pb.Accepted(handle=h) for h in handles],
-                started=[pb.Started(handle=h, prompt_tokens=len(run.prompt), cached=pb.TierTokens(device=3), queue_ns=1000) for h in handles],
-            )
-        )
+        script = self._script(run)
+        if not isinstance(script[0], Refuse):
+            cached = pb.TierTokens(device=3)
+            started = [pb.Started(handle=h, prompt_tokens=len(run.prompt), cached=cached, queue_ns=1000) for h in handles]
+            out.put_nowait(pb.FromWorker(accepted=[pb.Accepted(handle=h) for h in handles], started=started))
         skip = list(run.positions)
         try:
-            for action in self._script(run):
+            for action in script:
                 if run.cancelled.is_set():
                     break
                 if not await self._act(action, run, skip, out):

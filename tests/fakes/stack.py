@@ -109,5 +109,5 @@ async def running(workers: int | list[FakeWorker] = 1, **settings: Any) -> Async
 async def until(condition: Any, seconds: float = 5.0) -> None:
     """Wait for something to become true."""
     async with asyncio.timeout(seconds):
-        while not condition():
+        while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.01)

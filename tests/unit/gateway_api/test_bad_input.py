@@ -164,7 +164,8 @@ async def test_fields_without_effect_and_refused_ones(stack: Stack) -> None:
     ask: dict[str, Any] = {"messages": [{"role": "user", "content": "x", "name": "bob", "id": 7}], "max_tokens": 2}
     extra = {"user": "u1", "metadata": {"a": "b"}, "store": False, "foo": 1, "service_tier": "auto", "modalities": ["text"]}
     assert (await stack.post("/v1/chat/completions", {**ask, **extra}))[0] == 200
-    for name, value in (("store", True), ("audio", {"voice": "x"}), ("functions", [{}]), ("reasoning_effort", "low"), ("lora_path", "x")):
+    refused: list[tuple[str, Any]] = [("store", True), ("audio", {"voice": "x"}), ("functions", [{}])]
+    for name, value in [*refused, ("reasoning_effort", "low"), ("lora_path", "x")]:
         status, answer = await stack.post("/v1/chat/completions", {**ask, name: value})
         assert (status, answer["error"]["param"]) == (400, name)
     for name, value in (("suffix", "x"), ("best_of", 3), ("use_beam_search", True)):

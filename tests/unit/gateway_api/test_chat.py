@@ -44,7 +44,8 @@ async def test_stream_equals_whole_and_follows_the_chunk_schema(stack: Stack) ->
 
 async def test_usage_only_when_asked(stack: Stack) -> None:
     stack.worker.script = lambda submit: say("hi")
-    for options in ({}, {"stream_options": {}}, {"stream_options": None}, {"stream_options": {"include_usage": False}}):
+    cases: list[dict[str, Any]] = [{}, {"stream_options": {}}, {"stream_options": None}, {"stream_options": {"include_usage": False}}]
+    for options in cases:
         events = await stack.events("/v1/chat/completions", {**ASK, "stream": True, **options})
         assert all("usage" not in json.loads(event) for event in events[:-1])
     status, answer = await stack.post("/v1/chat/completions", {**ASK, "stream_options": {"include_usage": True}})
@@ -64,9 +65,10 @@ async def test_several_choices_keep_their_numbers(stack: Stack) -> None:
 
 
 async def test_a_refused_stream_is_a_real_400(stack: Stack) -> None:
-    status, answer = await stack.post("/v1/chat/completions", {**ASK, "messages": [{"role": "user", "content": "boom"}], "stream": True})
+    boom, long = [{"role": "user", "content": "boom"}], [{"role": "user", "content": "x" * 5000}]
+    status, answer = await stack.post("/v1/chat/completions", {**ASK, "messages": boom, "stream": True})
     assert (status, answer["error"]["message"]) == (400, "no boom here")
-    status, answer = await stack.post("/v1/chat/completions", {**ASK, "messages": [{"role": "user", "content": "x" * 5000}], "stream": True})
+    status, answer = await stack.post("/v1/chat/completions", {**ASK, "messages": long, "stream": True})
     assert (status, answer["error"]["code"]) == (400, "context_length_exceeded")
     assert "4096" in answer["error"]["message"]
     assert "50" in answer["error"]["message"]

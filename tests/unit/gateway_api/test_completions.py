@@ -84,7 +84,8 @@ async def test_default_length_is_sixteen(stack: Stack) -> None:
 
 async def test_streamed_batch_tells_choices_apart(stack: Stack) -> None:
     stack.worker.script = lambda submit: say(bytes(submit.prompt.token_ids).decode() * 2)
-    events = await stack.events("/v1/completions", {**ASK, "prompt": ["ab", "cd"], "stream": True, "stream_options": {"include_usage": True}})
+    body = {**ASK, "prompt": ["ab", "cd"], "stream": True, "stream_options": {"include_usage": True}}
+    events = await stack.events("/v1/completions", body)
     texts: dict[int, str] = {}
     for event in events[:-1]:
         for choice in json.loads(event)["choices"]:

@@ -34,7 +34,8 @@ async def test_a_list_answers_with_a_list_in_order(stack: Stack) -> None:
     assert [one["text"] for one in answer] == ["a", "a", "b", "b", "c", "c"]
     _, answer = await stack.post("/generate", {"text": ["a"]})
     assert [one["text"] for one in answer] == ["a"]
-    _, answer = await stack.post("/generate", {"input_ids": [[97], [98]], "sampling_params": [{"max_new_tokens": 3}, {"max_new_tokens": 4}]})
+    params = [{"max_new_tokens": 3}, {"max_new_tokens": 4}]
+    _, answer = await stack.post("/generate", {"input_ids": [[97], [98]], "sampling_params": params})
     assert [submit.stops.max_new_tokens for submit in stack.worker.submits[-2:]] == [3, 4]
 
 
