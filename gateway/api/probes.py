@@ -25,8 +25,8 @@ def _answer(code: int, **values: object) -> web.Response:
 
 
 async def health(request: web.Request) -> web.StreamResponse:
-    """Liveness: the process answers. Never asks anybody else."""
-    return _answer(200, status="alive")
+    """Liveness: the process answers, and is not on its way out. Never asks anybody else."""
+    return _answer(503, status="draining") if request.app[DRAINING].is_set() else _answer(200, status="alive")
 
 
 async def ready(request: web.Request) -> web.StreamResponse:
