@@ -1,0 +1,122 @@
+"""The thread between event loop and scheduler: order, one wake-up per turn, errors, idleness."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from services.scheduler.core.messages import ChoiceSpec, StopSpec, SubmitRequest
+from services.scheduler.core.scheduler import Scheduler
+from services.scheduler.core.settings import SchedulerConfig
+from services.scheduler.engine.interface import Engine
+from services.scheduler.engine.script import Failure, Playback, Script
+from services.scheduler.engine.scripted import ScriptedEngine
+from services.scheduler.engine_client import Cancel, Delivery, EngineThread, Submit
+
+
+def _build(script: Script) -> Callable[[], tuple[Scheduler, Engine]]:
+    def build() -> tuple[Scheduler, Engine]:
+        engine = ScriptedEngine(script, num_slots=1024, max_rows=8)
+        return Scheduler(SchedulerConfig(max_running_requests=8), engine), engine
+
+    return build
+
+
+def _request(handle: int, tokens: int = 5) -> SubmitRequest:
+    prompt = np.array([3, 4, 5], np.int32)
+    return SubmitRequest(f"r{handle}", prompt, (ChoiceSpec(handle),), stops=StopSpec(max_new_tokens=tokens, ignore_eos=True))
+
+
+class _Listener:
+    def __init__(self) -> None:
+        self.ids: dict[int, list[int]] = {}
+        self.finals: list[int] = []
+        self.error: BaseException | None = None
+        self.changed = asyncio.Event()
+
+    def on_turn(self, delivery: Delivery) -> None:
+        columns, offset = delivery.output.tokens, 0
+        for handle, count in zip(columns.handles, columns.counts, strict=True):
+            self.ids.setdefault(handle, []).extend(columns.token_ids[offset : offset + count])
+            offset += count
+        self.finals += [final.handle for final in delivery.output.finals]
+        self.changed.set()
+
+    def on_failure(self, error: BaseException) -> None:
+        self.error = error
+        self.changed.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self.changed.clear()
+            await asyncio.wait_for(self.changed.wait(), 10)
+
+
+async def test_requests_run_to_their_end_and_the_thread_goes_idle() -> None:
+    listener = _Listener()
+    engine = EngineThread(_build(Script(playbacks=(Playback(output=(9, 8), repeat=True),))), listener.on_turn, listener.on_failure)
+    await engine.start()
+    engine.send(*(Submit(_request(handle)) for handle in range(20)))
+    await listener.until(lambda: len(listener.finals) == 20)
+    assert all(ids == [9, 8, 9, 8, 9] for ids in listener.ids.values())
+    assert await engine.call(lambda scheduler: scheduler.has_work) is False
+    assert engine.load is not None
+    assert engine.load.running == 0
+    await engine.stop()
+
+
+async def test_a_cancel_sent_after_its_submit_always_arrives_after_it() -> None:
+    listener = _Listener()
+    engine = EngineThread(_build(Script(playbacks=(Playback(output=(9,), repeat=True),))), listener.on_turn, listener.on_failure)
+    await engine.start()
+    for handle in range(50):
+        engine.send(Submit(_request(handle, tokens=4000)), Cancel(handle, 2))
+    await listener.until(lambda: len(listener.finals) == 50)
+    assert sorted(listener.finals) == list(range(50))
+    await engine.stop()
+
+
+async def test_failures_of_the_build_and_of_a_turn_are_told() -> None:
+    def broken() -> tuple[Scheduler, Engine]:
+        raise ValueError("no model")
+
+    listener = _Listener()
+    with pytest.raises(ValueError, match="no model"):
+        await EngineThread(broken, listener.on_turn, listener.on_failure).start()
+
+    crashing = EngineThread(_build(Script(failures=(Failure(2, "crash"),))), listener.on_turn, listener.on_failure)
+    await crashing.start()
+    crashing.send(Submit(_request(1)))
+    await listener.until(lambda: listener.error is not None)
+    await crashing.stop()
+
+
+async def test_a_call_returns_its_result_or_its_error() -> None:
+    listener = _Listener()
+    engine = EngineThread(_build(Script()), listener.on_turn, listener.on_failure)
+    await engine.start()
+    assert await engine.call(lambda scheduler: threading.current_thread().name) == "engine"
+    with pytest.raises(ZeroDivisionError):
+        await engine.call(lambda scheduler: 1 // 0)
+    await engine.stop()
+
+
+async def test_the_age_of_a_turn_grows_only_while_work_is_pending() -> None:
+    listener = _Listener()
+    engine = EngineThread(_build(Script(failures=(Failure(2, "hang", 0.3),))), listener.on_turn, listener.on_failure)
+    await engine.start()
+    assert engine.turn_age_s() == 0.0
+    engine.send(Submit(_request(1)))
+    ages = []
+    while not listener.finals:
+        await asyncio.sleep(0.02)
+        ages.append(engine.turn_age_s())
+    assert max(ages) > 0.1
+    assert await engine.call(lambda scheduler: scheduler.has_work) is False
+    await asyncio.sleep(0.05)
+    assert engine.turn_age_s() == 0.0
+    await engine.stop()
