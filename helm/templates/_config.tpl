@@ -9,6 +9,7 @@
 {{- $_ := set $c "tls_cert" "/etc/headrace/tls/tls.crt" -}}
 {{- $_ := set $c "tls_key" "/etc/headrace/tls/tls.key" -}}
 {{- $_ := set $c "tls_ca" "/etc/headrace/tls/ca.crt" -}}
+{{- $_ := set $c "tls_server_name" (required "secrets.tls.serverName: give the name that the certificate carries" $v.secrets.tls.serverName) -}}
 {{- end -}}
 {{- if .values.fetch -}}
 {{- $_ := set $c "model_path" "/var/cache/headrace/model" -}}
@@ -50,13 +51,26 @@
 {{- $detokenizer := mergeOverwrite (deepCopy .Values.defaults) (deepCopy .Values.detokenizer) -}}
 {{- $count := include "headrace.mostReplicas" $detokenizer -}}
 {{- $_ := set $c "detokenizer" (include "headrace.podTargets" (dict "root" . "id" "detokenizer" "port" ($detokenizer.config.port | default 30020) "count" $count) | fromYaml).items -}}
-{{- $workers := list -}}
+{{- $names := list -}}
+{{- $pods := list -}}
 {{- range $model, $own := include "headrace.models" . | fromYaml -}}
 {{- $values := include "headrace.workerValues" (dict "root" $ "model" $model "own" ($own | default dict)) | fromYaml -}}
 {{- $target := dict "root" $ "id" (printf "worker-%s" $model) "port" ($values.config.port | default 30100) "count" (include "headrace.mostReplicas" $values) -}}
-{{- $workers = concat $workers (include "headrace.podTargets" $target | fromYaml).items -}}
+{{- $names = append $names (include "headrace.target" $target | trimPrefix "dns:///") -}}
+{{- $pods = concat $pods (include "headrace.podTargets" $target | fromYaml).items -}}
+{{- if and (eq $.Values.gateway.discovery "static") (ne $values.kind "StatefulSet") -}}
+{{- fail (printf "models.%s.kind: pods of a %s have no names; set gateway.discovery to dns or kubernetes" $model $values.kind) -}}
 {{- end -}}
-{{- $_ := set $c "workers" $workers -}}
+{{- end -}}
+{{- if eq .Values.gateway.discovery "static" -}}
+{{- $_ := set $c "workers" $pods -}}
+{{- else if eq .Values.gateway.discovery "dns" -}}
+{{- $_ := set $c "worker_dns" $names -}}
+{{- else -}}
+{{- $_ := set $c "service_discovery" true -}}
+{{- $_ := set $c "service_discovery_namespace" .Release.Namespace -}}
+{{- $_ := set $c "selector" (list (printf "app.kubernetes.io/instance=%s" .Release.Name) "app.kubernetes.io/component=worker") -}}
+{{- end -}}
 {{- if $s.apiKeys.name -}}
 {{- $_ := set $c "api_key_file" (printf "/etc/headrace/api-keys/%s" $s.apiKeys.key) -}}
 {{- end -}}

@@ -30,7 +30,7 @@ httpGet:
   {{- end }}
 {{- else if .c.config.tls_cert -}}
 exec:
-  command: [python, -m, services.common.probe, --config, /etc/headrace/config/{{ .c.program }}.yaml, --name, {{ .c.name }}.{{ .root.Release.Namespace }}.svc{{ with $service }}, --service, {{ . }}{{ end }}]
+  command: [python, -m, services.common.probe, --config, /etc/headrace/config/{{ .c.program }}.yaml{{ with $service }}, --service, {{ . }}{{ end }}]
 {{- else -}}
 grpc:
   port: {{ include "headrace.grpcPort" .c }}

@@ -17,6 +17,8 @@ def open_channel(target: str, trust: ServerConfig | None = None, *, options: Seq
     credentials = channel_credentials(trust) if trust is not None else None
     if credentials is None:
         return grpc.aio.insecure_channel(target, options=all_options)
+    if trust is not None and trust.tls_server_name:
+        all_options.append(("grpc.ssl_target_name_override", trust.tls_server_name))
     return grpc.aio.secure_channel(target, credentials, options=all_options)
 
 

@@ -21,12 +21,12 @@ from services.common.trust import channel_credentials
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
-def check(config: ServerConfig, port: int, service: str, name: str | None, timeout: float) -> str:
+def check(config: ServerConfig, service: str, timeout: float) -> str:
     """The status the server answers for `service`, or what went wrong."""
-    host = _ANYWHERE.get(config.host, config.host)
+    host, port = _ANYWHERE.get(config.host, config.host), config.port
     target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     credentials = channel_credentials(config)
-    options = [("grpc.ssl_target_name_override", name)] if name else []
+    options = [("grpc.ssl_target_name_override", config.tls_server_name)] if config.tls_server_name else []
     channel = grpc.insecure_channel(target) if credentials is None else grpc.secure_channel(target, credentials, options)
     with channel:
         request = health_pb2.HealthCheckRequest(service=service)
@@ -42,13 +42,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m services.common.probe", description=__doc__)
     parser.add_argument("--config", required=True, help="the server's own configuration file")
     parser.add_argument("--service", default="", help="full service name for readiness; empty asks for liveness")
-    parser.add_argument("--name", help="name in the server's certificate")
     parser.add_argument("--timeout", type=float, default=2.0, help="seconds to wait for the answer")
     given = parser.parse_args(argv)
     values = yaml.safe_load(Path(given.config).read_text()) or {}
     known = options_of(ServerConfig)
     config = ServerConfig(**{key: value for key, value in values.items() if key in known})
-    said = check(config, config.port, given.service, given.name, given.timeout)
+    said = check(config, given.service, given.timeout)
     print(said)
     return 0 if said == "SERVING" else 1
 

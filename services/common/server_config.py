@@ -17,6 +17,9 @@ class ServerConfig:
     tls_cert: str | None = option(None, "PEM file with this server's certificate chain", group="Trust")
     tls_key: str | None = option(None, "PEM file with this server's private key", group="Trust")
     tls_ca: str | None = option(None, "PEM file with the authorities peers are signed by; on a server it demands mTLS", group="Trust")
+    tls_server_name: str | None = option(
+        None, "name that the certificates of all peers carry, where addresses are not names", group="Trust"
+    )
     token_file: str | None = option(None, "file with the shared token that links between services carry", group="Trust")
     drain_timeout: float = option(60.0, "time a signalled process gives running work", unit="s", group="Lifecycle", check=at_least(0))
     force_shutdown: bool = option(False, "on a signal end at once instead of draining", group="Lifecycle")

@@ -43,12 +43,19 @@ def test_lint(values: str) -> None:
         ("gateway.terminationGracePeriodSeconds=30", "terminationGracePeriodSeconds"),
         ('models.smollm2={"kind": "Deployment", "modelCache": {"kind": "claimPerPod"}}', "claimPerPod"),
         ('tokenizer.modelCache.claimName=""', "claimName"),
+        ('secrets.tls.name="t"', "serverName"),
     ],
 )
 def test_wrong_values_are_refused_by_name(setting: str, named: str) -> None:
     done = template(BASE, [setting], check=False)
     assert done.returncode != 0
     assert named in done.stderr
+
+
+def test_pods_without_names_cannot_be_listed() -> None:
+    done = template(BASE, ['gateway.discovery="static"', 'worker.kind="Deployment"'], check=False)
+    assert "discovery" in done.stderr
+    assert done.returncode != 0
 
 
 def test_selectors_never_change() -> None:
@@ -242,6 +249,25 @@ def test_services_behind_the_gateway_are_headless_and_closed_to_others() -> None
 def test_no_shared_memory_without_ranks_that_share_it() -> None:
     assert "/dev/shm" not in str(render(BASE))
     assert "/dev/shm" in str(render("gpu-values.yaml"))
+
+
+def test_workers_are_found_by_the_name_of_their_service() -> None:
+    def gateway(values: str, *sets: str) -> dict[str, Any]:
+        found: dict[str, Any] = yaml.safe_load(config_files(render(values, *sets))["gateway"][1])
+        return found
+
+    assert gateway(BASE)["worker_dns"] == ["rel-headrace-worker-smollm2.serving.svc:30100"]
+    assert len(gateway("tiers-values.yaml")["worker_dns"]) == 2
+    manifests = render(FULL)
+    selector = dict(label.split("=") for label in gateway(FULL)["selector"])
+    matching = [
+        name for name, service in of_kind(manifests, "Service").items() if selector.items() <= service["metadata"]["labels"].items()
+    ]
+    assert matching == ["rel-headrace-worker-m"]
+    port = next(p for p in of_kind(manifests, "Service")[matching[0]]["spec"]["ports"] if p["name"] == "grpc")
+    assert port["targetPort"] == "grpc"
+    pods = gateway(BASE, 'gateway.discovery="static"', "worker.replicas=2")["workers"]
+    assert pods == [f"rel-headrace-worker-smollm2-{i}.rel-headrace-worker-smollm2.serving.svc:30100" for i in (0, 1)]
 
 
 def test_a_changed_setting_rolls_only_its_pods() -> None:

@@ -25,7 +25,7 @@ def certificate(folder: Path) -> dict[str, str]:
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
     command += ["-subj", "/CN=inside", "-addext", "subjectAltName=DNS:inside", "-keyout", str(key), "-out", str(cert)]
     subprocess.run(command, check=True, capture_output=True)
-    return {"tls_cert": str(cert), "tls_key": str(key), "tls_ca": str(cert)}
+    return {"tls_cert": str(cert), "tls_key": str(key), "tls_ca": str(cert), "tls_server_name": "inside"}
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "tls"])
@@ -35,7 +35,7 @@ async def served(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
     await host.start()
     file = tmp_path / "config.yaml"
     file.write_text(yaml.safe_dump({"host": "0.0.0.0", "port": host.port, "model_path": "not the probe's business", **trust}))
-    yield host, ["--config", str(file), *(["--name", "inside"] if trust else [])]
+    yield host, ["--config", str(file)]
     await host.server.stop(None)
 
 
