@@ -25,7 +25,6 @@ COMMANDS: dict[str, Command] = {
     "bench": Command("headrace.bench.command", "measure a server: serve, sweep, compare"),
     "check": Command("headrace.commands.check", "prove a promise of a running server: determinism"),
     "capacity": Command("headrace.commands.capacity", "how many contexts fit into a memory budget"),
-    "docs": Command("headrace.commands.docs", "write the page of all flags"),
     "version": Command("headrace.commands.version", "print the version"),
 }
 

@@ -41,3 +41,8 @@ class EventReader:
             self.events.append(part)
             if self._counts(part):
                 self.times.append(now)
+
+    def drop_last_time(self) -> None:
+        """The last event turned out to bring no tokens."""
+        if self.times:
+            self.times.pop()

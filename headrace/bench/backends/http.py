@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from abc import ABC, abstractmethod
 from typing import Any
@@ -14,6 +15,10 @@ from headrace.bench.settings import Sending
 from headrace.bench.sse import EventReader
 
 _DETAIL = 300
+_NO_CHOICES = re.compile(rb'"choices": ?\[\]')
+_FINISH = re.compile(rb'"finish_reason": ?"')
+_EMPTY = re.compile(rb'"delta": ?\{\}|"text": ?""|"content": ?""')
+_ROLE_ONLY = re.compile(rb'"content": ?(""|null)')
 
 
 class HttpBackend(ABC):
@@ -35,7 +40,7 @@ class HttpBackend(ABC):
         """Does the event bring tokens? Called for every event, so it looks at bytes."""
 
     @abstractmethod
-    def read_end(self, events: list[bytes], outcome: Outcome) -> None:
+    def read_end(self, reader: EventReader, outcome: Outcome) -> None:
         """Take counts, the reason of the end and the text from the collected events."""
 
     async def send(self, request: BenchRequest, outcome: Outcome) -> None:
@@ -78,7 +83,7 @@ class HttpBackend(ABC):
         elif not reader.times:
             outcome.error, outcome.detail = "empty answer", f"{len(reader.events)} events, none with output"
         else:
-            self.read_end(reader.events, outcome)
+            self.read_end(reader, outcome)
             if outcome.finish == "abort":
                 outcome.error = "aborted by the server"
 
@@ -105,9 +110,13 @@ class NativeBackend(HttpBackend):
     def carries_output(self, event: bytes) -> bool:
         return True
 
-    def read_end(self, events: list[bytes], outcome: Outcome) -> None:
-        last = decoded(events[-1])
+    def read_end(self, reader: EventReader, outcome: Outcome) -> None:
+        last = decoded(reader.events[-1])
         meta = last.get("meta_info", {})
+        if len(reader.events) > 1:
+            before = decoded(reader.events[-2]).get("meta_info", {})
+            if before.get("completion_tokens") == meta.get("completion_tokens"):
+                reader.drop_last_time()  # it only says how the answer ended
         outcome.prompt_tokens = int(meta.get("prompt_tokens", 0))
         outcome.output_tokens = int(meta.get("completion_tokens", 0))
         outcome.cached_tokens = meta.get("cached_tokens")
@@ -138,9 +147,13 @@ class CompletionsBackend(HttpBackend):
         return common
 
     def carries_output(self, event: bytes) -> bool:
-        return b'"choices":[]' not in event and b'"choices": []' not in event
+        """Neither the usage nor a last word that only says how the answer ended."""
+        if _NO_CHOICES.search(event) is not None:
+            return False
+        return _FINISH.search(event) is None or _EMPTY.search(event) is None
 
-    def read_end(self, events: list[bytes], outcome: Outcome) -> None:
+    def read_end(self, reader: EventReader, outcome: Outcome) -> None:
+        events = reader.events
         usage: dict[str, Any] = {}
         for event in reversed(events[-4:]):
             data = decoded(event)
@@ -169,7 +182,7 @@ class ChatBackend(CompletionsBackend):
 
     def carries_output(self, event: bytes) -> bool:
         """Not the opening event that only names the role."""
-        if b'"role"' in event and (b'"content":""' in event or b'"content": ""' in event or b'"content":null' in event):
+        if b'"role"' in event and _ROLE_ONLY.search(event) is not None:
             return False
         return super().carries_output(event)
 
