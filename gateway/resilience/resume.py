@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -22,13 +23,17 @@ class Loss(StrEnum):
     REFUSED = "refused"
 
 
+log = logging.getLogger(__name__)
+
 _SUSPICIOUS = frozenset({Loss.DIED, Loss.STALLED})
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeSettings:
-    """max_resumes: times one request may go on elsewhere. max_deaths: workers that may die while they run it.
+    """max_resumes: times one request may go on elsewhere.
 
+    max_deaths: a request that was running in so many workers when they died is ended. One that waited there counts half:
+    the worker may have begun it in its last moment.
     prefills_per_worker: requests that may recompute their prompt on one worker at a time after a loss.
     """
 
@@ -56,6 +61,7 @@ class ResumeLedger:
         self.arrived = arrived
         self.resumes = 0
         self.deaths: list[str] = []
+        self._suspicion = 0.0
 
     def lost(self, loss: Loss, worker_id: str, *, running: bool, has_output: bool) -> None:
         """The attempt on `worker_id` is lost. Returns if the request may go on, else raises what the client is told.
@@ -63,11 +69,13 @@ class ResumeLedger:
         `running` is False only if the worker has said that the request still waits: until then it may well be what
         killed it. `has_output` tells a resume, which is counted, from a retry of a request that has produced nothing.
         """
-        if loss in _SUSPICIOUS and running:
+        if loss in _SUSPICIOUS:
             self.deaths.append(worker_id)
-            if len(self.deaths) >= self._settings.max_deaths:
+            self._suspicion += 1.0 if running else 0.5
+            if self._suspicion >= self._settings.max_deaths:
                 self._totals.suspects += 1
-                message = f"request {self._request_id} was running in {len(self.deaths)} workers when they died; it is not passed on"
+                message = f"request {self._request_id} was in {len(self.deaths)} workers when they died; it is not passed on"
+                log.error("request killed workers", extra={"request_id": self._request_id, "workers": ",".join(self.deaths)})
                 raise Internal(message, code="killed_workers")
         if not has_output or loss is Loss.REFUSED:
             return

@@ -25,12 +25,17 @@ from services.common.errors import DeadlineExceeded, HeadraceError, Overloaded, 
 
 @dataclass(frozen=True, slots=True)
 class RetrySettings:
-    """max_attempts counts the first one: 1 turns retries off. Waits are drawn from [0, initial * factor ** n], capped."""
+    """max_attempts counts the first one: 1 turns retries off. Waits are drawn from [0, initial * factor ** n], capped.
+
+    settle_s: pause after a worker was lost. What killed it may have killed others, and a request handed to a worker that is
+    dead but not yet known to be would count as running in it.
+    """
 
     max_attempts: int = 5
     initial_s: float = 0.05
     factor: float = 1.5
     cap_s: float = 30.0
+    settle_s: float = 0.2
     resume_pause_s: float = 0.5
     resume_patience_s: float = 60.0
 
@@ -134,21 +139,20 @@ class Attempts:
         """May the request be tried again after this error? If so the wait before that is settled too."""
         if not isinstance(error, HeadraceError) or not (error.safe_to_resume or error.safe_to_retry):
             return False
-        now = self._clock()
-        if self.resuming:
-            self._wait_s = 0.0 if self._goes_elsewhere(error) else self._random.uniform(0.0, self._settings.resume_pause_s)
-            if now + self._wait_s >= self._resumed_at + self._settings.resume_patience_s:
-                return False
-        else:
-            if self._made >= self._settings.max_attempts or (error.code == "no_worker" and not self.tried):
-                return False
-            self._wait_s = 0.0 if self._goes_elsewhere(error) else self._backoff(error)
-        if self._deadline is not None and now + self._wait_s >= self._deadline:
+        if not self.resuming and (self._made >= self._settings.max_attempts or (error.code == "no_worker" and not self.tried)):
+            return False
+        self._wait_s = max(self._pause(error), self._settings.settle_s if error.code == "connection_lost" else 0.0)
+        resumes_at = self._clock() + self._wait_s
+        if self.resuming and resumes_at >= self._resumed_at + self._settings.resume_patience_s:
+            return False
+        if self._deadline is not None and resumes_at >= self._deadline:
             return False
         return self.resuming or self._budget.spend(_kind(error))
 
-    def _goes_elsewhere(self, error: HeadraceError) -> bool:
-        return error.code != "no_worker" and self._has_untried(self.tried)
+    def _pause(self, error: HeadraceError) -> float:
+        if error.code != "no_worker" and self._has_untried(self.tried):
+            return 0.0
+        return self._random.uniform(0.0, self._settings.resume_pause_s) if self.resuming else self._backoff(error)
 
     def _backoff(self, error: HeadraceError) -> float:
         longest = min(self._settings.cap_s, self._settings.initial_s * self._settings.factor**self._waits)

@@ -48,7 +48,7 @@ class Fleet:
 
 
 def lost() -> HeadraceError:
-    return Unavailable("connection lost", code="connection_lost")
+    return Unavailable("connection refused", code="not_connected")
 
 
 async def run(fleet: Fleet, *, time: Time | None = None, budget: RetryBudget | None = None, **options: object) -> str:
@@ -103,6 +103,13 @@ async def test_attempts_are_counted_with_the_first_and_wait_only_when_nobody_is_
     waits = [wait for wait in time.slept if wait > 0]
     assert len(waits) == 3
     assert all(wait <= 0.05 * 1.5**n for n, wait in enumerate(waits))
+
+
+async def test_after_a_death_others_get_time_to_be_found_dead_too() -> None:
+    time = Time()
+    fleet = Fleet(a=lambda: Unavailable("reset", code="connection_lost"), b=None)
+    assert await run(fleet, time=time) == "b"
+    assert time.now == RetrySettings().settle_s
 
 
 async def test_one_attempt_means_no_retry() -> None:
