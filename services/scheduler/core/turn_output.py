@@ -49,13 +49,14 @@ class OutputBuilder:
             return
         columns = self.tokens
         prompt = int(batch.prompt_len[row])
-        if choice.sampling.logprobs and not columns.logprobs:
+        logprobs = choice.sampling.logprobs
+        if logprobs and not columns.logprobs:
             columns.logprobs.extend([None] * len(columns.handles))
         columns.handles.append(choice.handle)
         columns.first_positions.append(first)
         columns.counts.append(end - first)
         columns.token_ids.extend(batch.tokens[row, prompt + first : prompt + end].tolist())
-        if columns.logprobs:
-            columns.logprobs.append(tuple(choice.pending_logprobs) if choice.sampling.logprobs else None)
+        if logprobs or columns.logprobs:
+            columns.logprobs.append(tuple(choice.pending_logprobs) if logprobs else None)
         choice.pending_logprobs.clear()
         batch.emitted[row] = end
