@@ -110,6 +110,11 @@ class JsonCall:
         """Has the call been announced?"""
         return self._begun
 
+    @property
+    def named(self) -> bool:
+        """Has the key of the name been read? Then it is meant as a call."""
+        return self._begun or self._role == "name"
+
     def feed(self, text: str) -> tuple[int, list[Event]]:
         """(characters consumed, what they brought). Stops at the object's end and at what cannot be a call."""
         events: list[Event] = []

@@ -23,3 +23,20 @@ def held_tail(text: str, markers: Sequence[str]) -> int:
         if any(marker.startswith(tail) for marker in markers):
             return length
     return 0
+
+
+def sayable(text: str, markers: Sequence[str]) -> int:
+    """How much of `text` can be passed on: not the possible beginning of a marker, nor white space that may stand before one."""
+    return len(text[: len(text) - held_tail(text, markers)].rstrip())
+
+
+_A_BEGINNING = 3
+
+
+def released(rest: str, markers: Sequence[str], *, called: bool = False) -> str:
+    """What of the held text is content once the text has ended: a marker that broke off is not, if enough of it came.
+
+    After a call (`called`) one character is enough.
+    """
+    held = held_tail(rest, markers)
+    return rest[: len(rest) - held].rstrip() if held >= (1 if called else _A_BEGINNING) else rest

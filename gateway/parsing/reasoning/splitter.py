@@ -29,7 +29,7 @@ class ReasoningSplitter:
     @property
     def thinking(self) -> bool:
         """Is the thought still going on?"""
-        return self._at == "inside" or (self._at == "start" and self._family.starts_inside)
+        return self._at in ("opening", "inside") or (self._at == "start" and self._family.starts_inside)
 
     def feed(self, text: str) -> list[Event]:
         """What the next piece of text brings; a piece may end anywhere."""
@@ -51,6 +51,11 @@ class ReasoningSplitter:
     def _step(self, events: list[Event]) -> bool:
         if self._at == "start":
             return self._start()
+        if self._at == "opening":
+            self._buffer = self._buffer.lstrip()
+            if not self._buffer:
+                return False
+            self._at = "inside"
         if self._at == "inside":
             return self._inside(events)
         if self._at == "gap":
@@ -67,14 +72,14 @@ class ReasoningSplitter:
         begin = self._family.begin
         text = self._buffer.lstrip()
         if text.startswith(begin):
-            self._buffer = text[len(begin) :].lstrip()
-            self._at = "inside"
+            self._buffer = text[len(begin) :]
+            self._at = "opening"
             return True
         if begin.startswith(text):
             return False
         if self._family.starts_inside:
             self._buffer = text
-        self._at = "inside" if self._family.starts_inside else "answer"
+        self._at = "opening" if self._family.starts_inside else "answer"
         return True
 
     def _inside(self, events: list[Event]) -> bool:

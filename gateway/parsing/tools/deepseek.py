@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gateway.parsing.events import CallArguments, CallBegin, CallEnd, Content, Event
 from gateway.parsing.json_call import Value
-from gateway.parsing.markers import first_of, held_tail
+from gateway.parsing.markers import first_of, released, sayable
 from gateway.parsing.tools.interface import ToolFamily, ToolParser
 
 _CALLS, _CALLS_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
@@ -24,7 +24,6 @@ class DeepSeekParser(ToolParser):
         self._value: Value | None = None
         self._sent = 0
         self._count = 0
-        self._ended = True
 
     def feed(self, text: str) -> list[Event]:
         """See ToolParser."""
@@ -36,7 +35,7 @@ class DeepSeekParser(ToolParser):
 
     def finish(self) -> list[Event]:
         """See ToolParser."""
-        rest, self._buffer = self._buffer, ""
+        rest, self._buffer = released(self._buffer, (_CALLS, _CALL)), ""
         return [Content(rest)] if rest and not self._in_calls else []
 
     def _step(self, events: list[Event]) -> bool:
@@ -49,8 +48,8 @@ class DeepSeekParser(ToolParser):
     def _in_text(self, events: list[Event]) -> bool:
         found = first_of(self._buffer, (_CALLS, _CALL))
         if found is None:
-            keep = held_tail(self._buffer, (_CALLS, _CALL))
-            head, self._buffer = self._buffer[: len(self._buffer) - keep], self._buffer[len(self._buffer) - keep :]
+            cut = sayable(self._buffer, (_CALLS, _CALL))
+            head, self._buffer = self._buffer[:cut], self._buffer[cut:]
         else:
             at, marker = found
             head = self._buffer[:at].rstrip()

@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.parsing.events import Content, Event
 from gateway.parsing.json_call import JsonCall
-from gateway.parsing.markers import held_tail
+from gateway.parsing.markers import held_tail, released, sayable
 from gateway.parsing.tools.interface import ToolFamily, ToolParser
 
 _BEGIN, _END = "<tool_call>", "</tool_call>"
@@ -33,8 +33,8 @@ class HermesParser(ToolParser):
 
     def finish(self) -> list[Event]:
         """See ToolParser."""
-        rest, self._buffer = self._buffer, ""
-        if self._call is not None or self._closing or (not rest.strip() and self._count):
+        rest, self._buffer = released(self._buffer, (_BEGIN,), called=self._count > 0), ""
+        if self._call is not None or self._closing or (self._count and not rest.strip()):
             return []
         return [Content(rest)] if rest else []
 
@@ -48,11 +48,8 @@ class HermesParser(ToolParser):
     def _in_text(self, events: list[Event]) -> bool:
         at = self._buffer.find(_BEGIN)
         if at < 0:
-            keep = held_tail(self._buffer, (_BEGIN,))
-            text = self._buffer[: len(self._buffer) - keep]
-            trailing = len(text) - len(text.rstrip())
-            cut = len(text) - trailing
-            self._say(text[:cut], events)
+            cut = sayable(self._buffer, (_BEGIN,))
+            self._say(self._buffer[:cut], events)
             self._buffer = self._buffer[cut:]
             return False
         self._say(self._buffer[:at].rstrip(), events)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.parsing.events import Content, Event
 from gateway.parsing.json_call import JsonCall
-from gateway.parsing.markers import held_tail
+from gateway.parsing.markers import released, sayable
 from gateway.parsing.tools.interface import ToolFamily, ToolParser
 
 _TAG = "<|python_tag|>"
@@ -19,6 +19,7 @@ class Llama3Parser(ToolParser):
         self._raw = ""
         self._count = 0
         self._text = False
+        self._tagged = False
 
     def feed(self, text: str) -> list[Event]:
         """See ToolParser."""
@@ -30,12 +31,12 @@ class Llama3Parser(ToolParser):
 
     def finish(self) -> list[Event]:
         """See ToolParser."""
-        rest, self._buffer = self._buffer, ""
+        rest, self._buffer = released(self._buffer, (_TAG,)), ""
         call = self._call
-        if call is not None and not call.begun and not self._count:
-            rest = self._raw + rest
-        elif call is not None or (self._count and not self._text):
+        if self._tagged or self._count or (call is not None and call.named):
             return []
+        if call is not None:
+            rest = self._raw + rest
         return [Content(rest)] if rest else []
 
     def _step(self, events: list[Event]) -> bool:
@@ -54,6 +55,7 @@ class Llama3Parser(ToolParser):
             if len(stripped) < len(_TAG):
                 return False
             self._buffer = stripped[len(_TAG) :]
+            self._tagged = True
             return True
         if self._count:
             self._buffer = ""
@@ -67,10 +69,10 @@ class Llama3Parser(ToolParser):
         if at >= 0:
             head = self._buffer[:at].rstrip()
             self._buffer = self._buffer[at + len(_TAG) :]
-            self._text = False
+            self._text, self._tagged = False, True
         else:
-            keep = held_tail(self._buffer, (_TAG,))
-            head, self._buffer = self._buffer[: len(self._buffer) - keep], self._buffer[len(self._buffer) - keep :]
+            cut = sayable(self._buffer, (_TAG,))
+            head, self._buffer = self._buffer[:cut], self._buffer[cut:]
         if head:
             events.append(Content(head))
         return at >= 0
@@ -82,7 +84,7 @@ class Llama3Parser(ToolParser):
         events += found
         if call.broken:
             self._call = None
-            if call.begun or self._count:
+            if call.begun or self._count or self._tagged:
                 self._count += call.begun
                 self._buffer = ""
             else:

@@ -7,7 +7,7 @@ import string
 
 from gateway.parsing.events import CallArguments, CallBegin, CallEnd, Content, Event
 from gateway.parsing.json_call import JsonCall, Value
-from gateway.parsing.markers import held_tail
+from gateway.parsing.markers import released, sayable
 from gateway.parsing.tools.interface import ToolFamily, ToolParser
 
 _BEGIN, _ARGS = "[TOOL_CALLS]", "[ARGS]"
@@ -40,7 +40,7 @@ class MistralParser(ToolParser):
 
     def finish(self) -> list[Event]:
         """See ToolParser."""
-        rest, self._buffer = self._buffer, ""
+        rest, self._buffer = released(self._buffer, (_BEGIN,)), ""
         return [Content(rest)] if rest and not self._in_calls else []
 
     def _step(self, events: list[Event]) -> bool:
@@ -54,12 +54,12 @@ class MistralParser(ToolParser):
 
     def _in_text(self, events: list[Event]) -> bool:
         at = self._buffer.find(_BEGIN)
-        keep = held_tail(self._buffer, (_BEGIN,)) if at < 0 else 0
-        head = self._buffer[:at].rstrip() if at >= 0 else self._buffer[: len(self._buffer) - keep]
+        cut = sayable(self._buffer if at < 0 else self._buffer[:at], (_BEGIN,))
+        head = self._buffer[:cut]
         if head:
             events.append(Content(head))
         if at < 0:
-            self._buffer = self._buffer[len(self._buffer) - keep :]
+            self._buffer = self._buffer[cut:]
             return False
         self._buffer = self._buffer[at + len(_BEGIN) :]
         self._in_calls = True
