@@ -1,0 +1,1 @@
+"""Constrained decoding: grammars compiled once, followed by one matcher per choice."""

@@ -1,0 +1,39 @@
+"""Which grammar backend a worker has."""
+
+from __future__ import annotations
+
+from services.scheduler.grammar.interface import CompiledGrammar, GrammarBackend, GrammarSpec, InvalidGrammar
+from services.scheduler.grammar.llguidance_backend import LLGuidanceBackend
+from services.scheduler.grammar.vocabulary import GrammarVocabulary
+from services.scheduler.grammar.xgrammar_backend import XGrammarBackend
+
+BACKENDS = ("xgrammar", "llguidance", "none")
+
+
+class NoBackend:
+    """Refuses every constraint."""
+
+    name = "none"
+
+    def __init__(self, reason: str = "constrained decoding is off here (--grammar-backend none)") -> None:
+        self._reason = reason
+
+    def check(self, spec: GrammarSpec) -> GrammarSpec:
+        """Refuses."""
+        raise InvalidGrammar(self._reason, spec.kind)
+
+    def compile(self, spec: GrammarSpec) -> CompiledGrammar:
+        """Refuses."""
+        raise InvalidGrammar(self._reason, spec.kind)
+
+
+def make_backend(
+    name: str, vocabulary: GrammarVocabulary | None, *, any_whitespace: bool = True, max_whitespace: int | None = None
+) -> GrammarBackend:
+    """The backend called `name`; without a vocabulary there is none. Its library is imported here."""
+    if name == "none":
+        return NoBackend()
+    if vocabulary is None:
+        return NoBackend("constrained decoding needs a tokenizer, which this worker has not")
+    make: type[XGrammarBackend | LLGuidanceBackend] = XGrammarBackend if name == "xgrammar" else LLGuidanceBackend
+    return make(vocabulary, any_whitespace=any_whitespace, max_whitespace=max_whitespace)

@@ -1,0 +1,149 @@
+"""Grammars by llguidance."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from services.scheduler.grammar.checks import checked
+from services.scheduler.grammar.interface import CompiledGrammar, GrammarKind, GrammarSpec, InvalidGrammar, Matcher
+from services.scheduler.grammar.schema.profile import LLGUIDANCE
+from services.scheduler.grammar.vocabulary import GrammarVocabulary
+
+_BYTES_PER_CHARACTER = 64  # the library does not say what a grammar occupies
+
+
+class _Tokenizer:
+    """What the library asks of a tokenizer."""
+
+    def __init__(self, vocabulary: GrammarVocabulary) -> None:
+        special = dict(vocabulary.special)
+        self.eos_token_id = vocabulary.end_ids[0] if vocabulary.end_ids else 0
+        self.bos_token_id = None
+        self.tokens = [special.get(token_id, piece) for token_id, piece in enumerate(vocabulary.pieces)]
+        self.special_token_ids = sorted(special)
+
+    def __call__(self, text: str | bytes) -> list[int]:
+        return []
+
+
+class LLGuidanceBackend:
+    """Refuses by itself what it does not enforce; its fuel limits bound the cost of every step."""
+
+    name = "llguidance"
+
+    def __init__(self, vocabulary: GrammarVocabulary, *, any_whitespace: bool = True, max_whitespace: int | None = None) -> None:
+        """`any_whitespace` lets the model lay JSON out as it likes, with at most `max_whitespace` characters in a row."""
+        import llguidance
+
+        self._library = llguidance
+        self._vocabulary = vocabulary
+        self._options: Any = {"whitespace_flexible": any_whitespace}
+        if any_whitespace and max_whitespace is not None:
+            self._options["whitespace_pattern"] = rf"[\x20\x0A\x0D\x09]{{1,{max_whitespace}}}"
+        self._tokenizer = llguidance.LLTokenizer(
+            llguidance.TokenizerWrapper(_Tokenizer(vocabulary)), n_vocab=vocabulary.size, eos_token=list(vocabulary.end_ids) or None
+        )
+
+    def check(self, spec: GrammarSpec) -> GrammarSpec:
+        """See the interface."""
+        return checked(spec, LLGUIDANCE)
+
+    def compile(self, spec: GrammarSpec) -> CompiledGrammar:
+        """See the interface."""
+        try:
+            grammar = self._grammar(spec)
+        except (ValueError, TypeError, KeyError, AssertionError) as error:
+            raise InvalidGrammar(str(error), spec.kind) from error
+        matcher = self._library.LLMatcher(self._tokenizer, grammar, log_level=0)
+        if matcher.is_error():
+            raise InvalidGrammar(str(matcher.get_error()).split("<state>")[0].strip(), spec.kind)
+        return LLGuidanceCompiled(matcher, len(grammar) * _BYTES_PER_CHARACTER, self._vocabulary)
+
+    def _grammar(self, spec: GrammarSpec) -> str:
+        match spec.kind:
+            case GrammarKind.JSON_SCHEMA:
+                return str(self._library.LLMatcher.grammar_from_json_schema(spec.text, overrides=self._options))
+            case GrammarKind.REGEX:
+                return str(self._library.LLMatcher.grammar_from_regex(spec.text))
+            case GrammarKind.EBNF:
+                return str(self._library.grammar_from("ebnf", spec.text))
+            case GrammarKind.STRUCTURAL_TAG:
+                return str(self._library.grammar_from("lark", self._tags(spec.text)))
+
+    def _tags(self, text: str) -> str:
+        tag = json.loads(text)
+        if "structures" not in tag or "triggers" not in tag:
+            raise ValueError("llguidance takes structural tags with structures and triggers only")
+        tags = []
+        for structure in tag["structures"]:
+            trigger = next((one for one in tag["triggers"] if structure["begin"].startswith(one)), None)
+            if trigger is None:
+                raise ValueError(f"no trigger begins {structure['begin']!r}")
+            tags.append(
+                self._library.StructTag(trigger=trigger, begin=structure["begin"], grammar=structure["schema"], end=structure["end"])
+            )
+        return str(self._library.StructTag.to_grammar(tags, assume_special=False))
+
+
+class LLGuidanceCompiled:
+    """A grammar of llguidance's, as a matcher at its start from which others are copied."""
+
+    def __init__(self, start: Any, memory_bytes: int, vocabulary: GrammarVocabulary) -> None:
+        self._start = start
+        self._memory_bytes = memory_bytes
+        self._vocabulary = vocabulary
+
+    @property
+    def memory_bytes(self) -> int:
+        """See the interface."""
+        return self._memory_bytes
+
+    def matcher(self) -> Matcher:
+        """See the interface."""
+        return LLGuidanceMatcher(self._start.deep_copy(), self._vocabulary)
+
+
+class LLGuidanceMatcher:
+    """A matcher of llguidance's. An id is tried before it is taken, as a wrong one would break the matcher for good."""
+
+    def __init__(self, matcher: Any, vocabulary: GrammarVocabulary) -> None:
+        self._matcher = matcher
+        self._words = -(-vocabulary.size // 32)
+        self._end_ids = frozenset(vocabulary.end_ids)
+        self._ended = 0  # end ids taken after the grammar was complete
+
+    def accept(self, token_id: int) -> bool:
+        """See the interface."""
+        if self._ended:
+            return False
+        if token_id in self._end_ids:
+            self._ended = int(self._matcher.is_accepting())
+            return bool(self._ended)
+        return self._matcher.validate_tokens([token_id]) == 1 and bool(self._matcher.consume_token(token_id))
+
+    def fill_mask(self, words: npt.NDArray[np.int32]) -> None:
+        """See the interface."""
+        words[:] = np.frombuffer(self._matcher.compute_bitmask(), np.int32)[: self._words]
+        if self._matcher.is_accepting():
+            for token_id in self._end_ids:
+                words[token_id // 32] |= np.int32(np.uint32(1 << token_id % 32).view(np.int32))
+
+    def rollback(self, count: int) -> None:
+        """See the interface."""
+        taken = count - self._ended
+        self._ended = 0 if count else self._ended
+        if taken > 0:
+            self._matcher.rollback(taken)
+
+    @property
+    def finished(self) -> bool:
+        """See the interface."""
+        return bool(self._ended) or bool(self._matcher.is_stopped())
+
+    def forced_text(self) -> str:
+        """See the interface."""
+        return bytes(self._matcher.compute_ff_bytes()).decode(errors="ignore")

@@ -1,0 +1,1 @@
+"""JSON Schemas brought into a form whose every keyword a backend enforces; what cannot be brought there is refused."""

@@ -1,0 +1,130 @@
+"""Grammars by xgrammar."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from services.scheduler.grammar.checks import checked
+from services.scheduler.grammar.interface import CompiledGrammar, GrammarKind, GrammarSpec, InvalidGrammar, Matcher
+from services.scheduler.grammar.schema.profile import XGRAMMAR
+from services.scheduler.grammar.vocabulary import GrammarVocabulary
+
+
+class XGrammarBackend:
+    """Compiles without holding the GIL; one compiler serves all threads."""
+
+    name = "xgrammar"
+
+    def __init__(self, vocabulary: GrammarVocabulary, *, any_whitespace: bool = True, max_whitespace: int | None = None) -> None:
+        """`any_whitespace` lets the model lay JSON out as it likes, with at most `max_whitespace` characters in a row."""
+        import xgrammar
+
+        self._library = xgrammar
+        self._vocabulary = vocabulary
+        most = max_whitespace if any_whitespace else None
+        self._whitespace: dict[str, Any] = {"any_whitespace": any_whitespace, "max_whitespace_cnt": most}
+        info = xgrammar.TokenizerInfo(
+            list(vocabulary.pieces), xgrammar.VocabType.RAW, vocab_size=vocabulary.size, stop_token_ids=list(vocabulary.end_ids)
+        )
+        self._compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
+
+    def check(self, spec: GrammarSpec) -> GrammarSpec:
+        """See the interface."""
+        return checked(spec, XGRAMMAR)
+
+    def compile(self, spec: GrammarSpec) -> CompiledGrammar:
+        """See the interface."""
+        try:
+            return XGrammarCompiled(self._library, self._compile(spec), self._vocabulary)
+        except (RuntimeError, ValueError, TypeError) as error:
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            raise InvalidGrammar(lines[-1].split("] ", 1)[-1], spec.kind) from error
+
+    def _compile(self, spec: GrammarSpec) -> Any:
+        compiler = self._compiler
+        match spec.kind:
+            case GrammarKind.JSON_SCHEMA:
+                return compiler.compile_json_schema(spec.text, **self._whitespace)
+            case GrammarKind.REGEX:
+                return compiler.compile_regex(spec.text)
+            case GrammarKind.EBNF:
+                return compiler.compile_grammar(spec.text)
+            case GrammarKind.STRUCTURAL_TAG:
+                return compiler.compile_structural_tag(spec.text)
+
+
+class XGrammarCompiled:
+    """A compiled grammar of xgrammar's."""
+
+    def __init__(self, library: Any, grammar: Any, vocabulary: GrammarVocabulary) -> None:
+        self._library = library
+        self._grammar = grammar
+        self._vocabulary = vocabulary
+
+    @property
+    def memory_bytes(self) -> int:
+        """See the interface."""
+        return int(self._grammar.memory_size_bytes)
+
+    def matcher(self) -> Matcher:
+        """See the interface."""
+        return XGrammarMatcher(self._library.GrammarMatcher(self._grammar), self._vocabulary)
+
+
+class XGrammarMatcher:
+    """A matcher of xgrammar's that also knows when nothing but an end token may follow."""
+
+    def __init__(self, matcher: Any, vocabulary: GrammarVocabulary) -> None:
+        self._matcher = matcher
+        self._words = np.zeros((1, -(-vocabulary.size // 32)), np.int32)
+        self._ends = _mask_of(vocabulary)
+        self._filled = False
+
+    def accept(self, token_id: int) -> bool:
+        """See the interface."""
+        if self._matcher.is_terminated():
+            return False
+        accepted = bool(self._matcher.accept_token(token_id))
+        self._filled = self._filled and not accepted
+        return accepted
+
+    def fill_mask(self, words: npt.NDArray[np.int32]) -> None:
+        """See the interface."""
+        words[:] = self._ends if self._matcher.is_terminated() else self._mask()
+
+    def _mask(self) -> npt.NDArray[np.int32]:
+        if not self._filled:
+            self._words.fill(-1)
+            self._matcher.fill_next_token_bitmask(self._words)
+            self._filled = True
+        row: npt.NDArray[np.int32] = self._words[0]
+        return row
+
+    def rollback(self, count: int) -> None:
+        """See the interface."""
+        if count:
+            self._matcher.rollback(count)
+            self._filled = False
+
+    @property
+    def finished(self) -> bool:
+        """See the interface."""
+        if self._matcher.is_terminated():
+            return True
+        return bool(self._matcher.is_completed()) and not np.any(self._mask() & ~self._ends)
+
+    def forced_text(self) -> str:
+        """See the interface."""
+        with contextlib.suppress(RuntimeError):
+            return str(self._matcher.find_jump_forward_string())
+        return ""
+
+
+def _mask_of(vocabulary: GrammarVocabulary) -> npt.NDArray[np.int32]:
+    bits = np.zeros(-(-vocabulary.size // 32) * 32, np.bool_)
+    bits[list(vocabulary.end_ids)] = True
+    return np.packbits(bits, bitorder="little").view(np.int32)
