@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,7 +31,7 @@ CASES = [
 def test_split(family: str, text: str, thought: str, answer: str, cuts: list[int]) -> None:
     parser = ParsePlan(reasoning=reasoning_family(family)).parser()
     edges = [0, *sorted({c % (len(text) + 1) for c in cuts}), len(text)]
-    events = [e for a, b in zip(edges, edges[1:], strict=False) if a < b for e in parser.feed(text[a:b])] + parser.finish()
+    events = [e for a, b in pairwise(edges) if a < b for e in parser.feed(text[a:b])] + parser.finish()
     assert "".join(e.text for e in events if isinstance(e, Reasoning)) == thought
     assert "".join(e.text for e in events if isinstance(e, Content)) == answer
     assert "".join(parser.reasoning) == thought

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -55,11 +56,14 @@ TEXTS: dict[str, list[tuple[str, Found]]] = {
         (
             "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n"
             + _JSON
-            + "\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+            + "\n```<｜tool▁call▁end｜>\n"
+            + "<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
             ("", _CALLS),
         ),
         (
-            "One moment. <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>" + _JSON + "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+            "One moment. <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>"
+            + _JSON
+            + "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
             ("One moment.", _CALLS[:1]),
         ),
         ("a <｜b｜> c", ("a <｜b｜> c", [])),
@@ -78,7 +82,7 @@ CASES = [(family, text, found) for family, rows in TEXTS.items() for text, found
 def pieces(text: str, cuts: Iterable[int]) -> list[str]:
     """The text cut at the given places."""
     edges = [0, *sorted({c % (len(text) + 1) for c in cuts}), len(text)]
-    return [text[a:b] for a, b in zip(edges, edges[1:], strict=False) if a < b]
+    return [text[a:b] for a, b in pairwise(edges) if a < b]
 
 
 def parse(parser: ToolParser, parts: list[str]) -> list[Event]:

@@ -1,0 +1,136 @@
+"""Tools and thoughts at the chat door."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.fakes.script import Emit, Finish, say
+from tests.fakes.stack import Stack, running
+
+PARAMETERS = {"type": "object", "properties": {"a": {"type": "string"}}}
+TOOL: dict[str, Any] = {"type": "function", "function": {"name": "f", "parameters": PARAMETERS}}
+ASK: dict[str, Any] = {"messages": [{"role": "user", "content": "x"}], "tools": [TOOL]}
+CALL = 'Let me see. <tool_call>\n{"name": "f", "arguments": {"a": "' + "y" * 60 + '"}}\n</tool_call>'
+
+
+@pytest.fixture
+async def tools() -> AsyncIterator[Stack]:
+    async with running(tool_call_parser="hermes", reasoning_parser="qwen3") as stack:
+        yield stack
+
+
+async def test_a_call_whole(tools: Stack) -> None:
+    tools.worker.script = lambda submit: say(CALL)
+    _, answer = await tools.post("/v1/chat/completions", ASK)
+    [choice] = answer["choices"]
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"]["content"] == "Let me see."
+    [call] = choice["message"]["tool_calls"]
+    assert call["type"] == "function"
+    assert json.loads(call["function"]["arguments"]) == {"a": "y" * 60}
+
+
+async def test_a_call_streamed(tools: Stack) -> None:
+    tools.worker.script = lambda submit: say(CALL)
+    events = await tools.events("/v1/chat/completions", {**ASK, "stream": True})
+    deltas = [json.loads(e)["choices"][0] for e in events[:-1]]
+    assert [d["finish_reason"] for d in deltas if d["finish_reason"]] == ["tool_calls"]
+    calls = [c for d in deltas for c in d["delta"].get("tool_calls", [])]
+    assert {"id", "type"} <= set(calls[0]) and calls[0]["function"]["name"] == "f"
+    assert all(set(c) == {"index", "function"} and set(c["function"]) == {"arguments"} for c in calls[1:])
+    assert len(calls) > 30
+    assert json.loads("".join(c["function"]["arguments"] for c in calls)) == {"a": "y" * 60}
+    assert "".join(d["delta"].get("content") or "" for d in deltas) == "Let me see."
+
+
+async def test_tool_choice_none_is_plain_text(tools: Stack) -> None:
+    tools.worker.script = lambda submit: say('{"name": "f"} <tool_call>')
+    _, answer = await tools.post("/v1/chat/completions", {**ASK, "tool_choice": "none"})
+    message = answer["choices"][0]["message"]
+    assert "tool_calls" not in message
+    assert message["content"].startswith('{"name": "f"}')
+    assert tools.tokenizer.last_chat is not None
+    assert tools.tokenizer.last_chat.tools_json == ""
+
+
+async def test_a_call_cut_by_length_is_not_shown_as_whole(tools: Stack) -> None:
+    tools.worker.script = lambda submit: say(CALL[:50], end=Finish("LENGTH"))
+    _, answer = await tools.post("/v1/chat/completions", ASK)
+    [choice] = answer["choices"]
+    assert choice["finish_reason"] == "length"
+    assert "tool_calls" not in choice["message"]
+    assert choice["message"]["content"] == "Let me see."
+
+
+async def test_forced_calls_are_bound_by_a_grammar(stack: Stack) -> None:
+    stack.worker.script = lambda submit: say('[{"name": "f", "parameters": {"a": "b"}}, {"name": "f", "parameters": {}}]')
+    _, answer = await stack.post("/v1/chat/completions", {**ASK, "tool_choice": "required"})
+    assert [json.loads(c["function"]["arguments"]) for c in answer["choices"][0]["message"]["tool_calls"]] == [{"a": "b"}, {}]
+    assert answer["choices"][0]["message"]["content"] is None
+    schema = json.loads(stack.worker.submits[0].constraint.json_schema)
+    assert schema["type"] == "array"
+    stack.worker.script = lambda submit: say('{"a": "b"}')
+    _, answer = await stack.post("/v1/chat/completions", {**ASK, "tool_choice": {"type": "function", "function": {"name": "f"}}})
+    assert answer["choices"][0]["message"]["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"a": "b"}'}
+    assert json.loads(stack.worker.submits[1].constraint.json_schema) == TOOL["function"]["parameters"]
+    _, answer = await stack.post("/v1/chat/completions", {**ASK, "tool_choice": "required", "parallel_tool_calls": False})
+    assert json.loads(stack.worker.submits[2].constraint.json_schema)["maxItems"] == 1
+
+
+async def test_a_grammar_begins_after_the_thought(tools: Stack) -> None:
+    tools.worker.script = lambda submit: say('<think>hm</think>{"a": 1}')
+    body = {"messages": ASK["messages"], "response_format": {"type": "json_object"}}
+    _, answer = await tools.post("/v1/chat/completions", body)
+    assert list(tools.worker.submits[0].constraint.begin_after_ids) == [258]
+    message = answer["choices"][0]["message"]
+    assert (message["reasoning_content"], message["content"]) == ("hm", '{"a": 1}')
+    assert answer["usage"]["completion_tokens_details"]["reasoning_tokens"] == 4
+    _, answer = await tools.post("/v1/chat/completions", {**body, "chat_template_kwargs": {"enable_thinking": False}})
+    assert not tools.worker.submits[1].constraint.begin_after_ids
+
+
+async def test_streamed_reasoning(tools: Stack) -> None:
+    tools.worker.script = lambda submit: say("<think>hm hm</think>\nyes")
+    body = {"messages": ASK["messages"], "stream": True, "stream_options": {"include_usage": True}}
+    events = [json.loads(e) for e in (await tools.events("/v1/chat/completions", body))[:-1]]
+    deltas = [e["choices"][0]["delta"] for e in events if e["choices"]]
+    assert "".join(d.get("reasoning_content") or "" for d in deltas) == "hm hm"
+    assert "".join(d.get("content") or "" for d in deltas) == "yes"
+    assert events[-1]["usage"]["reasoning_tokens"] == 7
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"tool_choice": "maybe"}, "tool_choice"),
+        ({"tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice"),
+        ({"tools": [], "tool_choice": "required"}, "tool_choice"),
+        ({"tools": [{"type": "function"}]}, "tools[0].function"),
+        ({"tools": [{"type": "function", "function": {"name": ""}}]}, "tools[0].function.name"),
+        ({"tools": [TOOL, TOOL]}, "tools"),
+        ({"tools": "x"}, "tools"),
+        ({"tool_choice": "required", "regex": "a"}, "tool_choice"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": "oops"}}}, "response_format.json_schema.schema"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": []}}}, "response_format.json_schema.schema"),
+        ({"response_format": {"type": "yaml"}}, "response_format.type"),
+        ({"response_format": {"type": "json_object"}, "regex": "a"}, "regex"),
+        ({"top_logprobs": 2}, "top_logprobs"),
+        ({"logprobs": True, "top_logprobs": 5000}, "top_logprobs"),
+    ],
+)
+async def test_bad_tools_and_formats(stack: Stack, change: dict[str, Any], field: str) -> None:
+    status, answer = await stack.post("/v1/chat/completions", {**ASK, **change})
+    assert (status, answer["error"]["param"]) == (400, field)
+
+
+async def test_every_run_has_one_finish_reason(tools: Stack) -> None:
+    for end in range(0, len(CALL), 3):
+        script = [Emit([97]), *say(CALL[:end], end=Finish("LENGTH"))]
+        tools.worker.script = lambda submit, script=script: script  # type: ignore[misc]
+        events = await tools.events("/v1/chat/completions", {**ASK, "stream": True})
+        reasons = [json.loads(e)["choices"][0]["finish_reason"] for e in events[:-1]]
+        assert len([r for r in reasons if r]) == 1
