@@ -6,14 +6,16 @@ import numpy as np
 
 from services.scheduler.core.plan import IntArray
 
-_LEAST_WINDOW = 1024
+_LEAST_WINDOW = 1024  # pages looked at together
+_RUN_WINDOW = 16384  # pages searched for one run
+_WORTH_A_RUN = 16  # fewer pages than this may lie anywhere
 
 
 class PageAllocator:
     """Hands out pages of `page_size` slots; page p covers slots [p * page_size, (p + 1) * page_size).
 
     Page 0 is never handed out: slot 0 takes the writes of padding. The free pages are a bitmap that is searched
-    onwards from where the last search ended, so that one allocation comes out as one ascending run where there is one.
+    onwards from where the last search ended, so that a long allocation comes out as one ascending run where there is one.
     """
 
     def __init__(self, num_slots: int, page_size: int = 1) -> None:
@@ -69,20 +71,32 @@ class PageAllocator:
         straight = self._free[self._cursor : self._cursor + count]
         if straight.size == count and straight.all():
             return np.arange(self._cursor, self._cursor + count, dtype=np.int32)
+        if count >= _WORTH_A_RUN:
+            for start in (self._cursor, 1):
+                run = self._run(start, count)
+                if run is not None:
+                    return run
+        return self._pieces(count)
+
+    def _run(self, start: int, count: int) -> IntArray | None:
+        """The first `count` consecutive free pages in a window from `start` on."""
+        found = np.flatnonzero(self._free[start : start + max(_RUN_WINDOW, 2 * count)]).astype(np.int32)
+        if found.size < count:
+            return None
+        runs = np.flatnonzero(found[count - 1 :] - found[: found.size - count + 1] == count - 1)
+        return found[runs[0] : runs[0] + count] + np.int32(start) if runs.size else None
+
+    def _pieces(self, count: int) -> IntArray:
+        """The next `count` free pages from the cursor on, wherever they lie."""
         window = max(_LEAST_WINDOW, 4 * count)
         parts: list[IntArray] = []
-        missing = count
         start, end = self._cursor, self.num_pages + 1
-        while missing:
+        while count:
             if start >= end:
                 start, end = 1, self._cursor
             stop = min(start + window, end)
-            found = (np.flatnonzero(self._free[start:stop]) + start).astype(np.int32)
-            if found.size >= count:
-                runs = np.flatnonzero(found[count - 1 :] - found[: found.size - count + 1] == count - 1)
-                if runs.size:
-                    return found[runs[0] : runs[0] + count]
-            parts.append(found[:missing])
-            missing -= parts[-1].size
+            found = np.flatnonzero(self._free[start:stop])[:count] + start
+            parts.append(found.astype(np.int32))
+            count -= found.size
             start = stop
-        return np.concatenate(parts)
+        return np.concatenate(parts) if parts else np.empty(0, np.int32)

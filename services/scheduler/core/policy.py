@@ -134,5 +134,6 @@ def _depth_first(state: State, waiting: list[Choice]) -> list[Choice]:
         for node in path:
             weight[node] = weight.get(node, 0) + 1
     first = {node: index for index, node in enumerate(dict.fromkeys(node for path in paths.values() for node in path))}
-    ranked = sorted(groups, key=lambda key: [(-weight[node], first[node]) for node in paths[key]] or [(1, 0)])
+    own_last = (1, 0)  # what waits at a node itself comes after its branches
+    ranked = sorted(groups, key=lambda key: [*((-weight[node], first[node]) for node in paths[key]), own_last])
     return [choice for key in ranked for choice in groups[key]]

@@ -22,8 +22,8 @@ NO_EOS = Script(vocab_size=50_000, context_length=1024, eos_token_ids=())
 class RecordingEngine(ScriptedEngine):
     """A scripted engine that checks every slot it reads and keeps the plans."""
 
-    def __init__(self, script: Script, **sizes: int) -> None:
-        super().__init__(script, verify=True, **sizes)
+    def __init__(self, script: Script, *, verify: bool, **sizes: int) -> None:
+        super().__init__(script, verify=verify, **sizes)
         self.plans: list[StepPlan] = []
         self.trace: list[str] = []
 
@@ -55,8 +55,10 @@ class Said:
 class Driver:
     """`clock_ns` stands still unless a test moves it."""
 
-    def __init__(self, script: Script = NO_EOS, *, pool: int = 4096, rows: int = 64, page: int = 1, check: bool = True, **config: Any) -> None:
-        self.engine = RecordingEngine(script, num_slots=pool, max_rows=rows, page_size=page)
+    def __init__(
+        self, script: Script = NO_EOS, *, pool: int = 4096, rows: int = 64, page: int = 1, check: bool = True, **config: Any
+    ) -> None:
+        self.engine = RecordingEngine(script, verify=check, num_slots=pool, max_rows=rows, page_size=page)
         self.lines: list[LogLine] = []
         self.clock_ns = 1
         self.check = check
@@ -123,6 +125,14 @@ class Driver:
         load = self.scheduler.load()
         assert load.kv_used_tokens == 0 and load.kv_free_tokens + load.kv_evictable_tokens == load.kv_total_tokens
         assert all(said.final is not None for said in self.said.values())
+
+    def until_retracted(self) -> None:
+        """Turns until the first retraction."""
+        for _ in range(2000):
+            if self.scheduler.counters.retractions:
+                return
+            self.turn()
+        raise AssertionError("nothing was retracted")
 
     def tokens(self, handle: int) -> list[int]:
         return self.said[handle].tokens

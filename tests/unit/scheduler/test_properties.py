@@ -1,0 +1,151 @@
+"""Random requests under random pressure: nothing is lost, no slot leaks, and the text is that of an undisturbed run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.scheduler.cache.eviction import EVICTION_POLICIES
+from services.scheduler.core.messages import FinishReason
+from services.scheduler.core.plan import IntArray, SamplingSpec
+from services.scheduler.core.policy import POLICIES
+from services.scheduler.engine.script import Failure, Script
+from tests.unit.scheduler.harness import Driver, prompt
+
+VOCAB, CONTEXT = 64, 256
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request and what happens after it was submitted."""
+
+    tokens: IntArray
+    max_new: int
+    fields: dict[str, Any]
+    turns: int
+    cancels: bool
+
+
+def workload(random: Random, count: int, longest: int) -> list[Request]:
+    """Prompts with common beginnings, random budgets, stops, intervals and logprobs."""
+    common = [prompt(random.randrange(1, 100), number, VOCAB) for number in range(4)]
+    made = []
+    for _ in range(count):
+        shared = random.choice(common)[: random.randrange(60)]
+        tokens = np.concatenate([shared, prompt(random.randrange(1, 40), random.randrange(6), VOCAB)])[:longest]
+        fields = {
+            "ignore_eos": random.random() < 0.5,
+            "token_ids": (5,) if random.random() < 0.2 else (),
+            "stream_interval": random.choice([1, 1, 3]),
+            "prompt_logprobs_from": random.choice([None] * 5 + [0, 10]),
+            "sampling": SamplingSpec(temperature=0.0, logprobs=random.random() < 0.2),
+            "priority": random.choice([0, 0, 20]),
+        }
+        made.append(Request(tokens, random.randrange(60), fields, random.randrange(6), random.random() < 0.1))
+    return made
+
+
+def configuration(random: Random) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "page": random.choice([1, 1, 4, 16]),
+        "pool": random.choice([200, 400, 1500]),
+        "rows": random.choice([4, 16]),
+        "chunked_prefill_size": random.choice([-1, 8, 32, 64]),
+        "schedule_policy": random.choice(POLICIES),
+        "enable_mixed_chunk": random.random() < 0.5,
+        "disable_radix_cache": random.random() < 0.2,
+        "prefill_decode_interval": random.choice([0, 0, 2]),
+        "radix_eviction_policy": random.choice(EVICTION_POLICIES),
+        "init_new_token_ratio": random.choice([0.02, 0.7]),
+        "retraction_policy": random.choice(["length", "priority"]),
+        "in_round_prefix_sharing": random.choice([None, True]),
+    }
+    if config["schedule_policy"] in ("fcfs", "lof"):
+        config["enable_priority_scheduling"] = random.random() < 0.5
+    return config
+
+
+def play(script: Script, requests: list[Request], config: dict[str, Any], seed: int) -> Driver:
+    random = Random(seed)
+    driver = Driver(script, **config)
+    for request in requests:
+        driver.submit(request.tokens, request.max_new, **request.fields)
+        for _ in range(request.turns):
+            driver.turn()
+        live = [handle for handle, said in driver.said.items() if said.final is None]
+        if request.cancels and live:
+            driver.scheduler.cancel(random.choice(live))
+    driver.run()
+    return driver
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 1 << 30), overlap=st.booleans(), failures=st.lists(st.integers(1, 300), max_size=4))
+def test_any_workload_ends_with_every_slot_back(seed: int, overlap: bool, failures: list[int]) -> None:
+    """The driver checks positions, single finals, slot contents and the pool's books in every turn."""
+    random = Random(seed)
+    config = configuration(random)
+    requests = workload(random, 30, config["pool"] - 2 * config["page"] - 1)
+    script = Script("scripted", VOCAB, CONTEXT, (3,), failures=tuple(Failure(launch) for launch in failures))
+    driver = play(script, requests, {**config, "disable_overlap_schedule": not overlap}, seed)
+    check_against_undisturbed(driver, requests)
+    assert driver.scheduler.flush_cache() is not None
+    assert driver.scheduler.load().kv_free_tokens == driver.scheduler.load().kv_total_tokens
+
+
+def check_against_undisturbed(driver: Driver, requests: list[Request]) -> None:
+    """Each output is what the request would get alone in a large pool, or a beginning of it if it was ended early."""
+    calm = Script("scripted", VOCAB, CONTEXT, (3,))
+    for handle, request in enumerate(requests, 1):
+        alone = Driver(calm, pool=2000, check=False)
+        alone.submit(request.tokens, request.max_new, **{**request.fields, "priority": None})
+        alone.run()
+        final = driver.final(handle)
+        if final.reason in (FinishReason.STOP, FinishReason.LENGTH):
+            assert driver.tokens(handle) == alone.tokens(1)
+            assert final.reason is alone.final(1).reason
+            wanted = request.fields["prompt_logprobs_from"]
+            if wanted is not None:
+                parts = driver.said[handle].prompt_logprobs
+                assert sum(len(part.logprobs) for part in parts) == max(request.tokens.size - max(wanted, 1), 0)
+                assert [part.last for part in parts] == [False] * (len(parts) - 1) + [True]
+        else:
+            assert driver.tokens(handle) == alone.tokens(1)[: len(driver.tokens(handle))]
+        if request.fields["sampling"].logprobs:
+            assert len(driver.said[handle].logprobs) == len(driver.tokens(handle))
+        assert final.usage.cached_tokens <= final.usage.prompt_tokens
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_overlap_changes_no_output(seed: int) -> None:
+    """200 requests with stops, limits and retractions, with and without overlap."""
+    random = Random(seed)
+    requests = [Request(r.tokens, r.max_new, r.fields, r.turns, False) for r in workload(random, 200, 300)]
+    config: dict[str, Any] = {"pool": 700, "rows": 16, "init_new_token_ratio": 0.02, "check": False, "chunked_prefill_size": 32}
+    script = Script("scripted", VOCAB, CONTEXT, (3,))
+    off = play(script, requests, config, seed)
+    on = play(script, requests, {**config, "disable_overlap_schedule": False}, seed)
+    for handle in off.said:
+        assert on.tokens(handle) == off.tokens(handle)
+        first, second = on.final(handle), off.final(handle)
+        assert (first.reason, first.matched, first.end_position) == (second.reason, second.matched, second.end_position)
+    assert off.scheduler.counters.retractions and on.scheduler.counters.retractions
+    assert on.scheduler.counters.discarded_tokens > 0
+    assert off.scheduler.counters.discarded_tokens == 0
+    for run in (off, on):
+        run.scheduler.check_integrity()
+
+
+def test_overlap_launches_before_it_processes() -> None:
+    driver = Driver(disable_overlap_schedule=False)
+    driver.submit(prompt(5), 5)
+    driver.run()
+    assert driver.engine.trace[:6] == ["launch 1", "launch 2", "collect 1", "launch 3", "collect 2", "launch 4"]
+    assert driver.engine.plans[1].input_ids.tolist() == [-1]
+    assert len(driver.engine.plans) == 5  # the length is known beforehand: no step is wasted on it
