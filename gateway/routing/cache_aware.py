@@ -25,7 +25,7 @@ class CacheAwareSettings:
 
     guard: BalanceGuard = field(default_factory=BalanceGuard)
     cache_threshold: float = 0.3
-    recompute_weight: float = 0.5
+    recompute_weight: float = 1.0
     crowding_weight: float = 1.0
     chunk_tokens: int = 2048
     typical_output_tokens: int = 128

@@ -152,13 +152,13 @@ def test_a_hot_prefix_is_spread_before_the_guard_has_to_step_in() -> None:
     policy = cache_aware()
     load = {"a": 0, "b": 0, "c": 0}
     holds = {"a": 512}
-    for _ in range(90):
+    for _ in range(150):
         workers = [view(id, load=n, predicted_tokens=holds.get(id, 0), decode_step_s=0.02) for id, n in load.items()]
         chosen = policy.choose(RouteRequest("m", 528), workers)
         assert chosen.reason != "balance"
         load[chosen.worker_id] += 1
         holds[chosen.worker_id] = 512
-    assert max(load.values()) < 45
+    assert max(load.values()) < 64
     assert min(load.values()) > 0
 
 
