@@ -36,8 +36,12 @@ class InvalidGrammar(InvalidRequest):
         super().__init__(f"{kind}: {reason}", field=str(kind))
 
 
+class GrammarFailure(Exception):
+    """A matcher gave up in the middle of an output, for instance because a step would cost too much."""
+
+
 class Matcher(Protocol):
-    """Where one choice's output stands in its grammar."""
+    """Where one choice's output stands in its grammar. Every method may raise GrammarFailure."""
 
     def accept(self, token_id: int) -> bool:
         """Advance by one id; false, and nothing changes, if the grammar does not allow it."""

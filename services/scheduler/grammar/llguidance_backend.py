@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from services.scheduler.grammar.checks import checked
-from services.scheduler.grammar.interface import CompiledGrammar, GrammarKind, GrammarSpec, InvalidGrammar, Matcher
+from services.scheduler.grammar.interface import CompiledGrammar, GrammarFailure, GrammarKind, GrammarSpec, InvalidGrammar, Matcher
 from services.scheduler.grammar.schema.profile import LLGUIDANCE
 from services.scheduler.grammar.vocabulary import GrammarVocabulary
 
+_GOOD_ENDS = ("NoExtension", "NoExtensionBias", "EndOfSentence")
 _BYTES_PER_CHARACTER = 64  # the library does not say what a grammar occupies
 
 
@@ -26,8 +27,21 @@ class _Tokenizer:
         self.tokens = [special.get(token_id, piece) for token_id, piece in enumerate(vocabulary.pieces)]
         self.special_token_ids = sorted(special)
 
+        self._id_of = {piece: token_id for token_id, piece in reversed(list(enumerate(vocabulary.pieces))) if piece}
+        self._longest = max(map(len, self._id_of), default=1)
+
     def __call__(self, text: str | bytes) -> list[int]:
-        return []
+        """Ids of a text that must come next, the longest piece first; the library wants them to be sure of it."""
+        data = text.encode() if isinstance(text, str) else text
+        ids: list[int] = []
+        at = 0
+        while at < len(data):
+            width = next((n for n in range(min(self._longest, len(data) - at), 0, -1) if data[at : at + n] in self._id_of), 0)
+            if not width:
+                break
+            ids.append(self._id_of[data[at : at + width]])
+            at += width
+        return ids
 
 
 class LLGuidanceBackend:
@@ -127,7 +141,10 @@ class LLGuidanceMatcher:
 
     def fill_mask(self, words: npt.NDArray[np.int32]) -> None:
         """See the interface."""
-        words[:] = np.frombuffer(self._matcher.compute_bitmask(), np.int32)[: self._words]
+        words[:] = 0
+        if not self._matcher.is_stopped():
+            words[:] = np.frombuffer(self._matcher.compute_bitmask(), np.int32)[: self._words]
+        self._check()
         if self._matcher.is_accepting():
             for token_id in self._end_ids:
                 words[token_id // 32] |= np.int32(np.uint32(1 << token_id % 32).view(np.int32))
@@ -142,7 +159,12 @@ class LLGuidanceMatcher:
     @property
     def finished(self) -> bool:
         """See the interface."""
+        self._check()
         return bool(self._ended) or bool(self._matcher.is_stopped())
+
+    def _check(self) -> None:
+        if self._matcher.is_error() and self._matcher.stop_reason() not in _GOOD_ENDS:
+            raise GrammarFailure(str(self._matcher.get_error()).split("<state>")[0].strip())
 
     def forced_text(self) -> str:
         """See the interface."""

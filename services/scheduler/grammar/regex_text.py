@@ -14,8 +14,8 @@ from services.common.text.regex_syntax import Assertion, Choice, Node, Repeat, S
 
 MAX_CHARACTERS = 4096
 MAX_REPEAT = 100_000
-_ANY = CharSet(((0, 0xD7FF), (0xE000, 0x10FFFF)))
-_ANYTHING = Repeat(_ANY, 0, None)
+ANY_CHARACTER = CharSet(((0, 0xD7FF), (0xE000, 0x10FFFF)))
+_ANYTHING = Repeat(ANY_CHARACTER, 0, None)
 _STARTS = (Assertion.TEXT_START,)
 _ENDS = (Assertion.TEXT_END,)
 
@@ -76,7 +76,7 @@ def _checked(tree: Node, pattern: str) -> Node:
         case Assertion():
             raise BadRegex(f"{pattern!r}: {tree.value} is only supported at the start or the end of the pattern")
         case CharSet():
-            allowed = _intersection(tree, _ANY)
+            allowed = _intersection(tree, ANY_CHARACTER)
             if not allowed.ranges:
                 raise BadRegex(f"{pattern!r}: a character class matches nothing")
             return allowed

@@ -1,0 +1,114 @@
+"""One choice's constraint, as the scheduler follows it: waiting for its grammar, then obeying it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from services.scheduler.grammar.interface import GrammarFailure, Matcher
+from services.scheduler.grammar.store import Entry
+
+_ALL = np.int32(-1)
+_SLOWEST_STEP_S = 2.0
+_SLOW_STEPS = 32
+_SLOW_MEAN_S = 0.05
+
+
+class RequestGrammar:
+    """Implements the scheduler core's Grammar. Ids that come before the grammar is compiled are followed up later.
+
+    With `begin_after_ids` everything is allowed until those ids were produced, one after the other. A grammar whose
+    masks cost too much is given up, as every step of every request waits for them.
+    """
+
+    def __init__(self, entry: Entry, begin_after_ids: Sequence[int] = (), *, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._entry = entry
+        self._marker = tuple(begin_after_ids)
+        self._tail: list[int] = []
+        self._begun = not self._marker
+        self._early: list[int] = []  # ids that came before the grammar was compiled
+        self._matcher: Matcher | None = None
+        self._failure: str | None = None
+        self._clock = clock
+        self._steps = 0
+        self._spent_s = 0.0
+
+    @property
+    def ready(self) -> bool:
+        """True once the grammar is compiled or has failed."""
+        return self._entry.ready
+
+    @property
+    def error(self) -> str | None:
+        """Why there is no grammar to follow."""
+        if self._failure is not None:
+            return self._failure
+        failure = self._entry.error
+        return failure.message if failure is not None else None
+
+    @property
+    def error_field(self) -> str:
+        """Field of the request that `error` is about."""
+        failure = self._entry.error
+        return failure.field if failure is not None else ""
+
+    @property
+    def finished(self) -> bool:
+        """True once nothing may follow."""
+        if not self._begun or not self._usable():
+            return False
+        assert self._matcher is not None
+        try:
+            return self._matcher.finished
+        except GrammarFailure as failure:
+            self._failure = str(failure)
+            return False
+
+    def accept(self, token_id: int) -> bool:
+        """Advance by one id; false if the grammar does not allow it."""
+        if not self._begun:
+            self._tail = [*self._tail, token_id][-len(self._marker) :]
+            self._begun = tuple(self._tail) == self._marker
+            return True
+        if not self.ready:
+            self._early.append(token_id)
+            return True
+        return self._usable() and self._matcher is not None and self._matcher.accept(token_id)
+
+    def fill_mask(self, words: npt.NDArray[np.int32]) -> None:
+        """Write the allowed ids. After a failure a single id is allowed, which `accept` then refuses."""
+        if not self._begun:
+            words[:] = _ALL
+            return
+        if self._usable() and self._matcher is not None:
+            began = self._clock()
+            try:
+                self._matcher.fill_mask(words)
+                self._watch_cost(self._clock() - began)
+            except GrammarFailure as failure:
+                self._failure = str(failure)
+        if self._failure is not None or self.error is not None:
+            words[:] = 0
+            words[0] = 1
+
+    def _usable(self) -> bool:
+        """Whether there is a matcher to ask; makes it on first use and lets it follow the ids that came early."""
+        if self._failure is not None or not self.ready or self._entry.error is not None:
+            return False
+        if self._matcher is None:
+            self._matcher = self._entry.grammar.matcher()
+            early, self._early = self._early, []
+            for token_id in early:
+                if not self._matcher.accept(token_id):
+                    self._failure = "the output so far does not follow the grammar"
+                    return False
+        return True
+
+    def _watch_cost(self, seconds: float) -> None:
+        self._steps += 1
+        self._spent_s += seconds
+        if seconds > _SLOWEST_STEP_S or (self._steps >= _SLOW_STEPS and self._spent_s / self._steps > _SLOW_MEAN_S):
+            self._failure = "following the grammar costs too much time per token"

@@ -1,0 +1,150 @@
+"""Compiled grammars by their text: each compiled once, invalid ones remembered, the least recently used dropped."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from services.common.errors import HeadraceError, Internal
+from services.scheduler.grammar.compile_pool import CompilePool, CompileTimeout
+from services.scheduler.grammar.interface import CompiledGrammar, GrammarBackend, GrammarSpec, InvalidGrammar
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class StoreCounters:
+    """Totals since the start."""
+
+    hits: int = 0
+    misses: int = 0
+    failures: int = 0
+    timeouts: int = 0
+    compile_seconds: float = 0.0
+
+
+class Entry:
+    """One grammar: being compiled, compiled, or known to be invalid."""
+
+    def __init__(self, spec: GrammarSpec, pool: CompilePool) -> None:
+        self.spec = spec
+        self._pool = pool
+        self.future: Future[CompiledGrammar] = Future()
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is a grammar or an error."""
+        if not self.future.done():
+            self._pool.expire()
+        return self.future.done()
+
+    @property
+    def error(self) -> HeadraceError | None:
+        """Why there is no grammar; None while it is being compiled or once it is there."""
+        failure = self.future.exception() if self.future.done() else None
+        return failure if failure is None or isinstance(failure, HeadraceError) else Internal(f"grammar: {failure}")
+
+    @property
+    def grammar(self) -> CompiledGrammar:
+        """The grammar, once ready and without error."""
+        return self.future.result(timeout=0)
+
+
+class GrammarStore:
+    """Safe to use from several threads."""
+
+    def __init__(
+        self,
+        backend: GrammarBackend,
+        *,
+        threads: int = 2,
+        compile_limit_s: float = 10.0,
+        max_entries: int = 1000,
+        max_bytes: int = 512 << 20,
+    ) -> None:
+        self.backend = backend
+        self.counters = StoreCounters()
+        self._pool = CompilePool(threads, compile_limit_s)
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[GrammarSpec, Entry] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def bytes_held(self) -> int:
+        """Roughly what the grammars occupy."""
+        return self._bytes
+
+    @property
+    def compiling(self) -> int:
+        """Grammars that wait for a thread or are being compiled."""
+        return self._pool.waiting
+
+    def entry(self, spec: GrammarSpec) -> Entry:
+        """The entry of a constraint; it is checked at once and compiled in the background.
+
+        Raises InvalidGrammar for one that is known or seen to be invalid, Overloaded if the compilers are stuck.
+        """
+        with self._lock:
+            found = self._entries.get(spec)
+            if found is not None:
+                self._entries.move_to_end(spec)
+                self.counters.hits += 1
+        if found is None:
+            found = self._add(spec)
+        if found.ready and isinstance(found.error, InvalidGrammar):
+            raise found.error
+        return found
+
+    def _add(self, spec: GrammarSpec) -> Entry:
+        entry = Entry(spec, self._pool)
+        self.counters.misses += 1
+        try:
+            checked = self.backend.check(spec)
+        except InvalidGrammar as error:
+            self.counters.failures += 1
+            entry.future.set_exception(error)
+            self._remember(entry)
+            return entry
+        began = time.monotonic()
+        compiling = self._pool.submit(lambda: self.backend.compile(checked))
+        self._remember(entry)
+        compiling.add_done_callback(lambda done: self._finish(entry, done, time.monotonic() - began))
+        return entry
+
+    def _finish(self, entry: Entry, done: Future[CompiledGrammar], seconds: float) -> None:
+        error = done.exception()
+        if error is None:
+            self.counters.compile_seconds += seconds
+            entry.future.set_result(done.result())
+        else:
+            self.counters.failures += 1
+            self.counters.timeouts += isinstance(error, CompileTimeout)
+            if not isinstance(error, CompileTimeout | InvalidGrammar):
+                log.error("grammar compiler failed", extra={"kind": str(entry.spec.kind), "error": repr(error)})
+            entry.future.set_exception(error if isinstance(error, HeadraceError) else InvalidGrammar(str(error), entry.spec.kind))
+        self._remember(entry)
+
+    def _remember(self, entry: Entry) -> None:
+        with self._lock:
+            self._entries[entry.spec] = entry
+            self._entries.move_to_end(entry.spec)
+            self._bytes = sum(map(_size, self._entries.values()))
+            for spec in list(self._entries):
+                if len(self._entries) <= self._max_entries and self._bytes <= self._max_bytes:
+                    break
+                if self._entries[spec] is not entry and self._entries[spec].future.done():
+                    self._bytes -= _size(self._entries.pop(spec))
+
+
+def _size(entry: Entry) -> int:
+    done = entry.future.done() and entry.future.exception() is None
+    return len(entry.spec.text) + (entry.grammar.memory_bytes if done else 0)
