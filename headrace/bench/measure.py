@@ -25,7 +25,7 @@ from headrace.bench.summary import Summary, summarize
 from services.common.version import VERSION
 
 _SHOWN_SETTINGS = ("dtype", "quantization", "attention_backend", "pool_tokens", "chunked_prefill_size", "max_running_requests")
-_HIDDEN_FLAGS = ("api_key", "output", "quiet", "output_details")
+_HIDDEN_FLAGS = ("api_key", "output", "quiet", "output_details", "png")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def changed_flags(config: BenchConfig) -> str:
     for field in fields(config):
         value = getattr(config, field.name)
         if field.name not in _HIDDEN_FLAGS and value != field.default:
-            shown = " ".join(value) if isinstance(value, tuple) else str(value)
+            shown = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
             words.append(f"--{field.name.replace('_', '-')} {shown}")
     return " ".join(words) or "none"
 
