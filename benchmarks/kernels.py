@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,7 +65,7 @@ def random_weights(spec: DecoderSpec) -> dict[str, torch.Tensor]:
     return weights
 
 
-def ints(values: list[int] | torch.Tensor) -> torch.Tensor:
+def ints(values: Sequence[int] | torch.Tensor) -> torch.Tensor:
     return torch.as_tensor(values, dtype=torch.int32)
 
 
@@ -185,7 +186,8 @@ def main() -> None:
         print(row)
     print(f"memory read at {0.5 * 1.0737 / memory.seconds:.1f} GB/s")
     for bench in benches:
-        print(f"{bench.name}: {bench.decoder.weight_bytes / 2**20:.0f} MiB of weights, {bench.decoder.kv_bytes_per_slot} bytes of KV a slot")
+        megabytes = bench.decoder.weight_bytes / 2**20
+        print(f"{bench.name}: {megabytes:.0f} MiB of weights, {bench.decoder.kv_bytes_per_slot} bytes of KV a slot")
     if options.json:
         options.json.write_text(json.dumps([{"label": r.label, "seconds": r.seconds, "parts": r.parts} for r in rows], indent=1))
 

@@ -25,6 +25,7 @@ uint16_t to_f16(float x) {
   std::memcpy(&u, &x, 4);
   const uint16_t sign = static_cast<uint16_t>((u >> 16) & 0x8000);
   const float a = std::fabs(x);
+  if (a == 0) return sign;
   if (!(a < 65520.0f)) return sign | 0x7c00;
   int e;
   std::frexp(a, &e);
