@@ -50,14 +50,13 @@ def test_running_reservation() -> None:
 
 
 def test_reserved_output_is_clipped_but_the_limit_is_not() -> None:
-    script = Script(vocab_size=50_000, context_length=9000, eos_token_ids=())
-    driver = Driver(script, pool=8400, check=False)
-    first = driver.submit(prompt(10, 1), 5000)
-    second = driver.submit(prompt(10, 2), 4000)
+    driver = Driver(pool=222, clip_max_new_tokens_estimation=64)
+    first = driver.submit(prompt(10, 1), 120)
+    second = driver.submit(prompt(10, 2), 100)
     driver.turn()
-    assert driver.scheduler.load().running == 2  # 10 + 4096 + 1 and 10 + 4000 + 1 fit; 5010 + 4010 would not
+    assert driver.scheduler.load().running == 2  # twice 10 + 64 + 1 fits; 10 + 120 and 10 + 100 would not
     driver.run()
-    assert len(driver.tokens(first)) == 5000 and len(driver.tokens(second)) == 4000
+    assert len(driver.tokens(first)) == 120 and len(driver.tokens(second)) == 100
 
 
 def test_prefill_batches_of_one_and_seven() -> None:

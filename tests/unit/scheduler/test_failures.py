@@ -29,7 +29,7 @@ def test_prefills_shrink_until_they_fit(overlap: bool) -> None:
 def test_decodes_shrink_until_they_fit() -> None:
     script = Script("scripted", 50_000, 1024, (), oom_above_tokens=20)
     driver = Driver(script, chunked_prefill_size=16)
-    handles = [driver.submit(prompt(10, number), 8) for number in range(40)]
+    handles = [driver.submit(prompt(10, number), 60) for number in range(40)]
     driver.run()
     assert all(driver.final(handle).reason is FinishReason.LENGTH for handle in handles)
     assert driver.scheduler.limits.max_running_requests <= 20

@@ -10,10 +10,11 @@ from services.scheduler.engine.script import Script
 from tests.unit.scheduler.harness import NO_EOS, Driver, prompt
 
 
-@pytest.mark.parametrize("overlap", [False, True])
-def test_five_of_sixteen_run_at_a_time(overlap: bool) -> None:
-    driver = Driver(pool=4096, disable_overlap_schedule=not overlap, check=False)
-    handles = [driver.submit(prompt(256, number), 512) for number in range(16)]
+@pytest.mark.parametrize(("overlap", "scale"), [(False, 1), (False, 8), (True, 8)])
+def test_five_of_sixteen_run_at_a_time(overlap: bool, scale: int) -> None:
+    """256 + 512 tokens and one page for each: five need 3845 of 4096, a sixth would need 4614."""
+    driver = Driver(pool=4096 // scale, disable_overlap_schedule=not overlap, check=False)
+    handles = [driver.submit(prompt(256 // scale, number), 512 // scale) for number in range(16)]
     most = 0
     while driver.scheduler.has_work:
         driver.turn()
@@ -21,7 +22,7 @@ def test_five_of_sixteen_run_at_a_time(overlap: bool) -> None:
     driver.run()
     driver.scheduler.check_integrity()
     assert most == 5
-    assert all(len(driver.tokens(handle)) == 512 for handle in handles)
+    assert all(len(driver.tokens(handle)) == 512 // scale for handle in handles)
     assert driver.scheduler.counters.retractions == 0
     assert all(driver.final(handle).reason is FinishReason.LENGTH for handle in handles)
 

@@ -85,13 +85,13 @@ def play(script: Script, requests: list[Request], config: dict[str, Any], seed: 
     return driver
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 1 << 30), overlap=st.booleans(), failures=st.lists(st.integers(1, 300), max_size=4))
 def test_any_workload_ends_with_every_slot_back(seed: int, overlap: bool, failures: list[int]) -> None:
     """The driver checks positions, single finals, slot contents and the pool's books in every turn."""
     random = Random(seed)
     config = configuration(random)
-    requests = workload(random, 30, config["pool"] - 2 * config["page"] - 1)
+    requests = workload(random, 20, config["pool"] - 2 * config["page"] - 1)
     script = Script("scripted", VOCAB, CONTEXT, (3,), failures=tuple(Failure(launch) for launch in failures))
     driver = play(script, requests, {**config, "disable_overlap_schedule": not overlap}, seed)
     check_against_undisturbed(driver, requests)
@@ -101,33 +101,33 @@ def test_any_workload_ends_with_every_slot_back(seed: int, overlap: bool, failur
 
 def check_against_undisturbed(driver: Driver, requests: list[Request]) -> None:
     """Each output is what the request would get alone in a large pool, or a beginning of it if it was ended early."""
-    calm = Script("scripted", VOCAB, CONTEXT, (3,))
-    for handle, request in enumerate(requests, 1):
-        alone = Driver(calm, pool=2000, check=False)
+    alone = Driver(Script("scripted", VOCAB, CONTEXT, (3,)), pool=2000, rows=1, check=False, disable_radix_cache=True)
+    for request in requests:
         alone.submit(request.tokens, request.max_new, **{**request.fields, "priority": None})
-        alone.run()
+    alone.run()
+    for handle, request in enumerate(requests, 1):
         final = driver.final(handle)
         if final.reason in (FinishReason.STOP, FinishReason.LENGTH):
-            assert driver.tokens(handle) == alone.tokens(1)
-            assert final.reason is alone.final(1).reason
+            assert driver.tokens(handle) == alone.tokens(handle)
+            assert final.reason is alone.final(handle).reason
             wanted = request.fields["prompt_logprobs_from"]
             if wanted is not None:
                 parts = driver.said[handle].prompt_logprobs
                 assert sum(len(part.logprobs) for part in parts) == max(request.tokens.size - max(wanted, 1), 0)
                 assert [part.last for part in parts] == [False] * (len(parts) - 1) + [True]
         else:
-            assert driver.tokens(handle) == alone.tokens(1)[: len(driver.tokens(handle))]
+            assert driver.tokens(handle) == alone.tokens(handle)[: len(driver.tokens(handle))]
         if request.fields["sampling"].logprobs:
             assert len(driver.said[handle].logprobs) == len(driver.tokens(handle))
         assert final.usage.cached_tokens <= final.usage.prompt_tokens
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_overlap_changes_no_output(seed: int) -> None:
     """200 requests with stops, limits and retractions, with and without overlap."""
     random = Random(seed)
     requests = [Request(r.tokens, r.max_new, r.fields, r.turns, False) for r in workload(random, 200, 300)]
-    config: dict[str, Any] = {"pool": 700, "rows": 16, "init_new_token_ratio": 0.02, "check": False, "chunked_prefill_size": 32}
+    config: dict[str, Any] = {"pool": 300, "rows": 16, "init_new_token_ratio": 0.02, "check": False, "chunked_prefill_size": 32}
     script = Script("scripted", VOCAB, CONTEXT, (3,))
     off = play(script, requests, config, seed)
     on = play(script, requests, {**config, "disable_overlap_schedule": False}, seed)
