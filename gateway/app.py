@@ -46,7 +46,7 @@ class GatewayApp:
         parts = self.parts
         from gateway.api.grpc_front import GatewayFront
 
-        GatewayFront(parts.doors).register(self.host.server)
+        GatewayFront(parts.doors, self._draining).register(self.host.server)
         parts.text.start()
         parts.pool.start()
         parts.fleet.start()
@@ -66,7 +66,7 @@ class GatewayApp:
             await self.close()
 
     async def drain(self) -> None:
-        """No new connections' requests are turned away yet: readiness falls, running requests end in peace."""
+        """New requests are turned away, running ones end in peace."""
         self._draining.set()
         await self.parts.doors.pipeline.wait_idle()
 

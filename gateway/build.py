@@ -18,6 +18,7 @@ from gateway.clients.tokenizer import TokenizerClient
 from gateway.clients.worker_admin import WorkerAdmin
 from gateway.clients.worker_pool import WorkerPool
 from gateway.config import GatewayConfig
+from gateway.instruments import publish_doors, publish_links
 from gateway.models import ModelCatalog
 from gateway.pipeline import Pipeline, PipelineSettings, Stages
 from gateway.prepare import Preparer
@@ -57,7 +58,7 @@ def build(config: GatewayConfig, metrics: Metrics) -> Parts:
     registry = _registry(config)
     text = TextPool(config.detokenizer, client_id=client_id, trust=config)
     tokenizer = TokenizerClient(config.tokenizer, trust=config, hold_s=config.hold_secs)
-    pool = WorkerPool(registry, text, client_id=client_id, trust=config, silence_limit_s=config.worker_stall_secs)
+    pool = WorkerPool(registry, text, client_id=client_id, trust=config, silence_limit_s=config.worker_stall_secs, metrics=metrics)
     fleet = FleetWatcher(
         registry,
         FleetSettings(HealthSettings(config.health_interval_secs, config.health_timeout_secs, config.health_successes)),
@@ -72,6 +73,9 @@ def build(config: GatewayConfig, metrics: Metrics) -> Parts:
     publish_caches(metrics, registry, fleet.cache)
     publish_resilience(metrics, budget, pipeline.totals, admission)
     publish_discovery(metrics, discovery.memberships)
+    keeper = StreamKeeper(StreamLimits(config.max_unsent_bytes, config.client_stall_secs, config.keepalive_comment_secs))
+    publish_doors(metrics, pipeline, keeper)
+    publish_links(metrics, pool, text, tokenizer)
     doors = Doors(
         settings=_door_settings(config),
         pipeline=pipeline,
@@ -81,7 +85,7 @@ def build(config: GatewayConfig, metrics: Metrics) -> Parts:
         pieces=PieceTable(text),
         registry=registry,
         admin=WorkerAdmin(pool, config),
-        keeper=StreamKeeper(StreamLimits(config.max_unsent_bytes, config.client_stall_secs, config.keepalive_comment_secs)),
+        keeper=keeper,
         recorder=Recorder(metrics),
         keys=_keys(config),
     )

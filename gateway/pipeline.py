@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
@@ -69,6 +70,10 @@ class Pipeline:
     def active(self) -> int:
         """Requests in the air."""
         return len(self._active)
+
+    def active_by_model(self) -> Counter[str]:
+        """Requests in the air, by model."""
+        return Counter(flight.spec.model for flight in self._active.values())
 
     def is_active(self, request_id: str) -> bool:
         """Is the id taken?"""
@@ -141,7 +146,10 @@ class Pipeline:
             async with asyncio.timeout(remaining):
                 admit = self._stages.admission.admit(model, tenant=spec.tenant, priority=spec.priority or 0, deadline=deadline)
                 async with admit as ticket:
+                    admitted = time.monotonic()
                     await self._stages.prepare.prepare(flight)
+                    flight.stages["admission"] = admitted - flight.created
+                    flight.stages["tokenize"] = time.monotonic() - admitted
                     await self._attempts(flight, deadline)
                     ticket.produced(sum(len(choice.output_ids) for choice in flight.choices))
         except TimeoutError as error:
@@ -170,7 +178,9 @@ class Pipeline:
         async for attempt in attempts.run():
             with attempt:
                 request = self._request(flight, wanted).excluding(attempts.tried)
+                asked = time.monotonic()
                 with await self._lease(request) as lease:
+                    flight.stages.setdefault("route", time.monotonic() - asked)
                     attempts.trying(lease.worker.id)
                     try:
                         await self._attempt(flight, lease, ledger)
@@ -184,7 +194,7 @@ class Pipeline:
             return wanted
         return LeaseRequest(
             model=wanted.model,
-            prompt=wanted.prompt,
+            prompt=wanted.prompt.extended(flight.choices[0].output_ids),
             max_new_tokens=wanted.max_new_tokens,
             routing_key=wanted.routing_key,
             tenant=wanted.tenant,
@@ -211,6 +221,7 @@ class Pipeline:
                 flight.on_first_token = await stack.enter_async_context(slot)
             turn = flight.next_turn()
             session.submit(flight)
+            flight.submitted_at = flight.submitted_at or time.monotonic()
             flight.lease = lease
             if flight.identity is None or not flight.begun:
                 flight.identity = session.identity

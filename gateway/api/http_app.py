@@ -13,7 +13,7 @@ from gateway.api import admin, native, openai_chat, openai_completions, openai_m
 from gateway.api.auth import Access
 from gateway.api.context import DOORS
 from gateway.api.doors import Doors
-from gateway.api.middleware import ACCESS, around
+from gateway.api.middleware import ACCESS, DRAINING, around
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -56,7 +56,7 @@ def make_app(
     """The application. `metrics`: serve /metrics here too."""
     app = web.Application(middlewares=[around], client_max_size=doors.settings.max_body + 1)
     app[DOORS] = doors
-    app[probes.DRAINING] = draining
+    app[DRAINING] = draining
     app[probes.DEEP] = probes.DeepProbe(doors)
     app[admin.REPORT] = report
     access: dict[str, Access] = {}

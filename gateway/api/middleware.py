@@ -13,12 +13,15 @@ from gateway.api.context import DOORS, REQUEST_ID, TENANT, request_id_of
 from gateway.api.doors import Doors
 from gateway.api.errors import as_headrace, dumps, native_body, openai_body, retry_after
 from gateway.api.record import access as log_access
-from services.common.errors import HeadraceError, NotFound, PermissionDenied, Unauthenticated
+from services.common.errors import HeadraceError, NotFound, PermissionDenied, Unauthenticated, Unavailable
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 ACCESS = web.AppKey("access", dict)
 _UNMATCHED = "unmatched"
+_CONTROL = ("/abort_request", "/flush_cache", "/workers")
+
+DRAINING = web.AppKey("draining", asyncio.Event)
 
 
 class MethodNotAllowed(HeadraceError):
@@ -59,6 +62,8 @@ async def _answer(request: web.Request, handler: Handler, doors: Doors) -> web.S
         return web.Response(status=204)
     try:
         request[TENANT] = _authenticate(request, doors)
+        if request.app[DRAINING].is_set() and _is_work(request):
+            raise Unavailable("this gateway is draining", code="draining")
         return await handler(request)
     except asyncio.CancelledError:
         raise
@@ -68,6 +73,11 @@ async def _answer(request: web.Request, handler: Handler, doors: Doors) -> web.S
         raise
     except Exception as error:
         return _refusal(request, as_headrace(error, request[REQUEST_ID]), {})
+
+
+def _is_work(request: web.Request) -> bool:
+    """Does it start something that a leaving gateway should not start?"""
+    return request.method in ("POST", "PUT") and route_of(request) not in _CONTROL
 
 
 def _from_http(error: web.HTTPException) -> HeadraceError:

@@ -10,11 +10,10 @@ from aiohttp import web
 from gateway.api.context import DOORS
 from gateway.api.doors import Doors
 from gateway.api.errors import dumps
+from gateway.api.middleware import DRAINING
 from gateway.flight.flight import Flight, Silent
 from gateway.flight.spec import GenerateSpec, IdsPrompt, Sampling, Stops
 from services.common.errors import HeadraceError
-
-DRAINING = web.AppKey("draining", asyncio.Event)
 
 _DEEP_TIMEOUT_S = 20.0
 

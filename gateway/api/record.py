@@ -54,6 +54,7 @@ class Recorder:
         m.counter("headrace_generation_tokens_total", model_name=model).inc(sum(len(c.output_ids) for c in flight.choices))
         if not whole:
             return
+        self._stages(flight, first)
         m.histogram("headrace_e2e_request_latency_seconds", model_name=model, streaming=streaming).observe(now - flight.created)
         m.histogram("headrace_request_prompt_tokens", model_name=model).observe(len(flight.prompt_ids))
         m.counter("headrace_prompt_tokens_total", model_name=model).inc(len(flight.prompt_ids))
@@ -65,6 +66,16 @@ class Recorder:
                 if tokens:
                     m.counter("headrace_cached_prompt_tokens_total", model_name=model, source=source).inc(tokens)
         self._choices(flight, model)
+
+    def _stages(self, flight: Flight, first: float) -> None:
+        spent = dict(flight.stages)
+        if flight.accepted_at and flight.submitted_at:
+            spent["accept"] = flight.accepted_at - flight.submitted_at
+        if first and flight.accepted_at:
+            spent["first_token"] = first - flight.accepted_at
+            spent["decode"] = max(c.last_token_at for c in flight.choices) - first
+        for stage, seconds in spent.items():
+            self._metrics.histogram("headrace_request_stage_seconds", stage=stage).observe(max(0.0, seconds))
 
     def _choices(self, flight: Flight, model: str) -> None:
         m = self._metrics

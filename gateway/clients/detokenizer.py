@@ -46,6 +46,7 @@ class TextSession(SessionLink):
         self._client_id = client_id
         self._rows: dict[int, Choice] = {}
         self._asked: dict[int, PieceRequest] = {}
+        self._leaving = False
         self._next_handle = 1
         self._clear()
 
@@ -133,7 +134,7 @@ class TextSession(SessionLink):
         if frame.welcome.protocol != PROTOCOL:
             raise errors.Internal(f"detokenizer {self.address} speaks protocol {frame.welcome.protocol}, this gateway {PROTOCOL}")
         self.digest = frame.welcome.tokenizer_digest
-        self.draining = False
+        self.draining = self._leaving = False
         self.connected = True
         self._pool.session_up(self)
 
@@ -164,6 +165,12 @@ class TextSession(SessionLink):
         self._closes.extend(pb.Close(handle=handle, flush=False) for handle in rows)
         self.flush()
         return list(rows.values())
+
+    def leave(self) -> None:
+        """End the Session, which has no texts left, once its questions are answered; the next one is with the successor."""
+        self._leaving = True
+        if not self._asked:
+            self.cut("it is draining")
 
     def _received(self, frame: pb.FromDetok) -> None:
         rows = self._rows
@@ -216,6 +223,8 @@ class TextSession(SessionLink):
             del self._asked[pieces.query_id]
             if not request.answer.done():
                 request.answer.set_result(request.parts)
+            if self._leaving:
+                self.leave()
 
     def _on_closed(self, closed: pb.Closed) -> None:
         choice = self._rows.pop(closed.handle, None)

@@ -37,11 +37,14 @@ class SessionLink(ABC):
         self.connected = False
         self.last_frame_at = 0.0
         self.last_error = ""
+        self.failures = 0
         self._metadata = call_metadata(trust)
         self.channel: grpc.aio.Channel = open_channel(address, trust)
         self._call: Any = None
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._closing = False
+        self._cut_because = ""
 
     @abstractmethod
     def _open(self, metadata: tuple[tuple[str, str], ...]) -> Any:
@@ -74,6 +77,7 @@ class SessionLink(ABC):
 
     async def close(self) -> None:
         """End the Session for good."""
+        self._closing = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -82,7 +86,7 @@ class SessionLink(ABC):
 
     def cut(self, message: str) -> None:
         """End the current Session; a new one follows."""
-        self.last_error = message
+        self._cut_because = message
         if self._call is not None:
             self._call.cancel()
 
@@ -97,6 +101,10 @@ class SessionLink(ABC):
             message = "session ended"
             try:
                 await self._once()
+            except asyncio.CancelledError:
+                if self._closing:
+                    raise
+                message = self._cut_because or "the call was cancelled"
             except grpc.aio.AioRpcError as error:
                 message = from_rpc_error(error).message
             except HeadraceError as error:
@@ -116,9 +124,11 @@ class SessionLink(ABC):
             log.warning("session lost", extra={"peer": self.address, "reason": message})
         self.connected = False
         self.last_error = message
+        self.failures += 1
         self._lost(message)
 
     async def _once(self) -> None:
+        self._cut_because = ""
         call = self._call = self._open(self._metadata)
         writer: asyncio.Task[None] | None = None
         try:

@@ -17,6 +17,7 @@ from gateway.workers.worker import LoadReport, ModelIdentity, WorkerInfo
 from protos.scheduler.v1 import scheduler_pb2 as pb
 from protos.scheduler.v1 import scheduler_pb2_grpc as pb_grpc
 from services.common.errors import Internal, Unavailable
+from services.common.instruments import Histogram
 from services.common.server_config import ServerConfig
 from services.common.version import PROTOCOL
 
@@ -51,6 +52,7 @@ class WorkerSession(SessionLink):
         self._cancels: list[pb.Cancel] = []
         self._last_turn_age_s = 0.0
         self.load: LoadReport | None = None
+        self.gaps: Histogram | None = None
         self._stalled = self._was_up = False
         self.lost_at: float | None = None
 
@@ -199,8 +201,9 @@ class WorkerSession(SessionLink):
             lease.started(started.prompt_tokens, convert.cached(started.cached).total)
 
     def _on_step(self, step: pb.Step) -> None:
-        rows, text = self._rows, self._text
+        rows, text, gaps = self._rows, self._text, self.gaps
         now = time.monotonic()
+        before, alike = 0.0, 0
         ids = list(step.token_ids)
         offset = 0
         for handle, first, count in zip(step.handle, step.first_position, step.count, strict=True):
@@ -218,9 +221,20 @@ class WorkerSession(SessionLink):
                 continue
             if not choice.started or not known:
                 self._first_token(choice, now)
+            elif len(new) == 1 and choice.last_token_at == before:
+                alike += 1
+            elif gaps is not None:
+                if alike:
+                    gaps.observe(now - before, alike)
+                before, alike = choice.last_token_at, 1
+                if len(new) > 1:
+                    gaps.observe((now - before) / len(new), len(new))
+                    alike = 0
             choice.last_token_at = now
             out.extend(new)
             text.tokens(choice, known, new)
+        if alike and gaps is not None:
+            gaps.observe(now - before, alike)
         if step.HasField("logprobs"):
             add_output_logprobs(step, rows)
 

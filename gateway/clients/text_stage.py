@@ -89,15 +89,19 @@ class TextPool:
         """A detokenizer is there: it takes the texts that have none."""
         for choice in [c for c, home in self._home.items() if home is None]:
             self._reopen(choice, session)
+        for other in self.sessions:
+            if other.connected and other.draining:
+                self.session_draining(other)
 
     def session_down(self, session: TextSession, choices: list[Choice]) -> None:
         """A detokenizer is gone: its texts move, or wait."""
         self._move(choices)
 
     def session_draining(self, session: TextSession) -> None:
-        """A detokenizer is about to leave: its texts move if there is another."""
+        """A detokenizer is about to leave: its texts move if there is another, and it is let go."""
         if any(s.usable for s in self.sessions):
             self._move(session.give_up())
+            session.leave()
 
     def _move(self, choices: list[Choice]) -> None:
         for choice in choices:

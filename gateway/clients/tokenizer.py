@@ -52,6 +52,7 @@ class TokenizerClient:
         self._trust = trust
         self._hold_s = hold_s
         self._reached = False
+        self.failures = 0
         self._info: dict[str, TokenizerInfo] = {}
 
     @property
@@ -139,6 +140,7 @@ class TokenizerClient:
             except grpc.aio.AioRpcError as rpc_error:
                 error = from_rpc_error(rpc_error)
                 self._reached = not isinstance(error, Unavailable)
+                self.failures += not self._reached
             if not _is_passing(error) or left - delay <= 0:
                 raise _told(error, timeout_s is not None and timeout_s <= self._hold_s)
             await asyncio.sleep(delay * (0.5 + random.random() / 2))

@@ -9,6 +9,7 @@ from gateway.clients.scheduler import TextStage, WorkerSession
 from gateway.workers.registry import Registry
 from gateway.workers.worker import Worker, WorkerState
 from services.common.errors import Unavailable
+from services.common.metrics import Metrics
 from services.common.server_config import ServerConfig
 
 _PULSE_S = 1.0
@@ -18,9 +19,17 @@ class WorkerPool:
     """Observer of the registry; tells it what the Sessions learn."""
 
     def __init__(
-        self, registry: Registry, text: TextStage, *, client_id: str, trust: ServerConfig | None, silence_limit_s: float
+        self,
+        registry: Registry,
+        text: TextStage,
+        *,
+        client_id: str,
+        trust: ServerConfig | None,
+        silence_limit_s: float,
+        metrics: Metrics | None = None,
     ) -> None:
         self._registry = registry
+        self._metrics = metrics
         self._text = text
         self._client_id = client_id
         self._trust = trust
@@ -86,6 +95,8 @@ class WorkerPool:
         if not session.connected:
             self._registry.session_lost(worker, session.last_error)
             return
+        if self._metrics is not None and session.gaps is None:
+            session.gaps = self._metrics.histogram("headrace_inter_token_latency_seconds", model_name=session.info.identity.model)
         if not worker.signals.session or worker.info != session.info:
             self._registry.session_opened(worker, session.info)
         if session.draining and not worker.signals.leaving:

@@ -57,7 +57,11 @@ class Interruption:
 
 
 class Flight:
-    """State of one request. `turn` is the running attempt's future: None when all ended, else why it was interrupted."""
+    """State of one request.
+
+    turn: the running attempt's future; its result is None when all ended, else why it was interrupted.
+    stages: seconds spent on the way to the first attempt, by name.
+    """
 
     def __init__(self, spec: GenerateSpec, listener: Listener) -> None:
         self.spec = spec
@@ -67,6 +71,9 @@ class Flight:
         self.choices = [Choice(self, i, choice_seed(spec.sampling.seed, i)) for i in range(spec.n)]
         self.prompt_logprobs: list[TokenLogprob] = []
         self.created = time.monotonic()
+        self.stages: dict[str, float] = {}
+        self.submitted_at = 0.0
+        self.accepted_at = 0.0
         self.attempt = 0
         self.resumes = 0
         self.task: asyncio.Task[object] | None = None
@@ -110,6 +117,7 @@ class Flight:
     def mark_accepted(self) -> None:
         """A worker has taken the request, its grammar included: from here on a door may send its headers."""
         if not self.accepted.done():
+            self.accepted_at = time.monotonic()
             self.accepted.set_result(None)
 
     def choice_closed(self, choice: Choice) -> None:

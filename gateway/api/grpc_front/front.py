@@ -28,7 +28,7 @@ from gateway.flight.spec import GenerateSpec
 from gateway.parsing.plan import ParsePlan
 from protos.gateway.v1 import gateway_pb2 as pb
 from protos.gateway.v1 import gateway_pb2_grpc as pb_grpc
-from services.common.errors import Cancelled, HeadraceError, InvalidRequest
+from services.common.errors import Cancelled, HeadraceError, InvalidRequest, Unavailable
 from services.common.grpc_errors import abort
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -37,8 +37,9 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class GatewayFront(pb_grpc.GatewayServicer):
     """One method per door; each error becomes a status with details."""
 
-    def __init__(self, doors: Doors) -> None:
+    def __init__(self, doors: Doors, draining: asyncio.Event) -> None:
         self._doors = doors
+        self._draining = draining
 
     def register(self, server: grpc.aio.Server) -> None:
         """Serve calls of this server."""
@@ -150,6 +151,8 @@ class GatewayFront(pb_grpc.GatewayServicer):
 
     async def _defaults(self, context: Context, model: str) -> Defaults:
         tenant = self._tenant(context)
+        if self._draining.is_set():
+            raise Unavailable("this gateway is draining", code="draining")
         doors, settings = self._doors, self._doors.settings
         resolved = doors.models.resolve(model)
         remaining = context.time_remaining()

@@ -71,14 +71,14 @@ async def test_a_deadline_is_504(stack: Stack) -> None:
 
 async def test_a_client_that_does_not_read_is_cut_off() -> None:
     async with running(max_unsent_bytes=50_000) as stack:
-        stack.worker.script = lambda submit: [*([Emit([97] * 30)] * 40_000), Finish("LENGTH")]
+        stack.worker.script = lambda submit: [*([Emit([97] * 3)] * 1300), Finish("LENGTH")]
         loop = asyncio.get_running_loop()
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             client.setblocking(False)
             await loop.sock_connect(client, ("127.0.0.1", stack.app.port))
-            body = b'{"prompt":"x","max_tokens":4000,"stream":true}'
-            await loop.sock_sendall(client, b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+            body = b'{"text":"x","sampling_params":{"max_new_tokens":4000},"stream":true}'
+            await loop.sock_sendall(client, b"POST /generate HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
             await until(lambda: stack.worker.runs and stack.worker.runs[0].cause == pb.CANCEL_CAUSE_SLOW_CONSUMER, 20)
         await until(lambda: stack.app.parts.doors.pipeline.active == 0)
         assert stack.app.parts.doors.keeper.slow_clients == 1
@@ -93,7 +93,7 @@ async def test_a_silent_stream_gets_comments() -> None:
             assert b": keep-alive\n\n" in await answer.read()
 
 
-async def test_five_hundred_requests_end_once_each(stack: Stack) -> None:
+async def test_hundreds_of_requests_end_once_each(stack: Stack) -> None:
     import random
 
     rng = random.Random(7)
@@ -122,7 +122,7 @@ async def test_five_hundred_requests_end_once_each(stack: Stack) -> None:
         async with gate:
             return await one(number)
 
-    ends = await asyncio.gather(*(gated(i) for i in range(500)))
+    ends = await asyncio.gather(*(gated(i) for i in range(200)))
     assert set(ends) <= {"200", "left"}
     await until(lambda: _idle(stack))
     assert not stack.app.parts.text.sessions[0].open_texts
