@@ -139,7 +139,8 @@ def _tool_use(fields: Fields, most: int) -> _ToolUse:
 def _plan(fields: Fields, defaults: Defaults, use: _ToolUse, kwargs: Mapping[str, Any]) -> ParsePlan:
     family = reasoning_family(defaults.reasoning_parser)
     thinks = family is not None and not (kwargs.get("enable_thinking") is False or kwargs.get("thinking") is False)
-    fields.boolean("stream_reasoning", True)
+    if not fields.boolean("stream_reasoning", True):
+        raise InvalidRequest("stream_reasoning: false is not supported: thoughts are streamed as they come", field="stream_reasoning")
     auto = use.mode == "auto" and use.tools and defaults.tool_call_parser
     return ParsePlan(
         reasoning=family if thinks else None,

@@ -70,7 +70,6 @@ CHAT_HONOURED: Mapping[str, str] = {
     "add_generation_prompt": "default true",
     "continue_final_message": "go on with the last assistant message",
     "separate_reasoning": "default true: reasoning_content apart from content",
-    "stream_reasoning": "default true",
     "sampling_seed": "same as seed",
 }
 
@@ -91,6 +90,7 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
     "service_tier": "there is one tier",
     "safety_identifier": "not used",
     "prompt_cache_retention": "the cache keeps what it can",
+    "prompt_cache_options": "the cache keeps what it can",
 }
 
 CHAT_WITHOUT_EFFECT: Mapping[str, str] = {

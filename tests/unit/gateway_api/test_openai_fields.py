@@ -1,0 +1,123 @@
+"""The table of fields is complete, and it is what the doors do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from openai.types import completion_create_params as completion
+from openai.types.chat import completion_create_params as chat
+
+from gateway.api.schema import openai_fields as fields
+from gateway.api.schema.chat import read_chat
+from gateway.api.schema.completions import read_completion
+from gateway.api.schema.limits import Defaults
+from services.common.errors import InvalidRequest
+
+CHAT = (fields.CHAT_HONOURED, fields.CHAT_REFUSED, fields.CHAT_WITHOUT_EFFECT)
+COMPLETION = (fields.COMPLETION_HONOURED, fields.COMPLETION_REFUSED, fields.COMPLETION_WITHOUT_EFFECT)
+DEFAULTS = Defaults(model="m", request_id="r")
+CHAT_BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "x"}]}
+COMPLETION_BODY: dict[str, Any] = {"prompt": "x"}
+
+
+def test_every_field_of_the_published_interfaces_is_in_one_table() -> None:
+    for params, tables in (
+        (chat.CompletionCreateParamsBase, CHAT),
+        (completion.CompletionCreateParamsBase, COMPLETION),
+    ):
+        for name in {*params.__annotations__, "stream"}:
+            assert sum(name in table for table in tables) == 1, name
+
+
+def test_no_field_is_in_two_tables() -> None:
+    for tables in (CHAT, COMPLETION):
+        names = [name for table in tables for name in table]
+        assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("name", sorted(fields.CHAT_REFUSED))
+def test_refused_by_name_in_chat(name: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        read_chat({**CHAT_BODY, name: 3}, DEFAULTS)
+    assert caught.value.field == name
+
+
+@pytest.mark.parametrize("name", sorted(fields.COMPLETION_REFUSED))
+def test_refused_by_name_in_completions(name: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        read_completion({**COMPLETION_BODY, name: 3}, DEFAULTS)
+    assert caught.value.field == name
+
+
+def test_fields_without_effect_change_nothing() -> None:
+    plain = read_chat(CHAT_BODY, DEFAULTS)
+    values: dict[str, Any] = {"store": False, "modalities": ["text"]}
+    loaded = {name: values.get(name, {"a": 1}) for name in fields.CHAT_WITHOUT_EFFECT}
+    assert read_chat({**CHAT_BODY, **loaded, "unheard_of": 1}, DEFAULTS) == plain
+    loaded = dict.fromkeys(fields.COMPLETION_WITHOUT_EFFECT, "x")
+    assert read_completion({**COMPLETION_BODY, **loaded}, DEFAULTS) == read_completion(COMPLETION_BODY, DEFAULTS)
+
+
+def test_null_is_the_same_as_absent() -> None:
+    nothing = dict.fromkeys(name for table in CHAT for name in table if name != "messages")
+    assert read_chat({**CHAT_BODY, **nothing}, DEFAULTS) == read_chat(CHAT_BODY, DEFAULTS)
+    nothing = dict.fromkeys(name for table in COMPLETION for name in table if name != "prompt")
+    assert read_completion({**COMPLETION_BODY, **nothing}, DEFAULTS) == read_completion(COMPLETION_BODY, DEFAULTS)
+
+
+_CHANGES: dict[str, Any] = {
+    "temperature": 0.5,
+    "top_p": 0.5,
+    "frequency_penalty": 1,
+    "presence_penalty": 1,
+    "logit_bias": {"5": 1},
+    "seed": 5,
+    "sampling_seed": 6,
+    "stop": ["x"],
+    "n": 2,
+    "stream": True,
+    "response_format": {"type": "json_object"},
+    "prompt_cache_key": "k",
+    "max_completion_tokens": 5,
+    "max_tokens": 5,
+    "logprobs": True,
+    "tools": [{"type": "function", "function": {"name": "f"}}],
+    "top_k": 5,
+    "min_p": 0.1,
+    "repetition_penalty": 1.5,
+    "min_tokens": 2,
+    "stop_token_ids": [5],
+    "stop_regex": ["a"],
+    "ignore_eos": True,
+    "no_stop_trim": True,
+    "include_stop_str_in_output": True,
+    "skip_special_tokens": False,
+    "spaces_between_special_tokens": True,
+    "json_schema": "{}",
+    "regex": "a",
+    "ebnf": "root ::= \"a\"",
+    "structural_tag": "{}",
+    "guided_json": {"type": "object"},
+    "guided_regex": "a",
+    "guided_grammar": "root ::= \"a\"",
+    "guided_choice": ["a"],
+    "rid": "x",
+    "priority": 1,
+    "extra_key": "k",
+    "cache_salt": "s",
+    "routing_key": "k",
+    "timeout": 5,
+    "stream_interval": 3,
+    "chat_template": "x",
+    "chat_template_kwargs": {"a": 1},
+    "add_generation_prompt": False,
+}
+_NEED_OTHERS = {"messages", "stream_options", "model", "top_logprobs", "tool_choice", "parallel_tool_calls", "continue_final_message"}
+_NEED_A_PARSER = {"separate_reasoning"}
+
+
+def test_every_honoured_field_changes_the_request() -> None:
+    plain = read_chat(CHAT_BODY, DEFAULTS)
+    for name in sorted(set(fields.CHAT_HONOURED) - _NEED_OTHERS - _NEED_A_PARSER):
+        assert read_chat({**CHAT_BODY, name: _CHANGES[name]}, DEFAULTS) != plain, name
