@@ -63,8 +63,11 @@ class PrefixCache(Protocol):
         its own slots from the end of the given `node` to that length.
         """
 
-    def lock(self, node: Node, hit: bool = False) -> None:
-        """Protect the path to `node` from eviction; `hit` counts as one more use of it."""
+    def count_hit(self, node: Node) -> None:
+        """Count one more use of the path to `node`, for policies that go by it."""
+
+    def lock(self, node: Node) -> None:
+        """Protect the path to `node` from eviction."""
 
     def unlock(self, node: Node) -> None:
         """Take one lock back. Raises ValueError if there is none."""

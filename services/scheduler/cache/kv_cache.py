@@ -27,15 +27,12 @@ class KvCache:
         self.prefixes = prefixes
         self.rows = Rows(max_rows)
         self.page_size = self.groups[0].allocator.page_size
+        self.capacity = min(group.allocator.capacity for group in self.groups)
         self._timer = timer
         self.evicted_tokens = 0
         self.eviction_ns = 0
 
     # ------------------------------------------------------------------ accounts, in tokens
-
-    @property
-    def capacity(self) -> int:
-        return min(group.allocator.capacity for group in self.groups)
 
     @property
     def free_tokens(self) -> int:
@@ -67,8 +64,7 @@ class KvCache:
 
     def start(self, match: PrefixMatch) -> tuple[int, TableWrite | None]:
         """Take a row for a sequence that begins with the acquired prefix."""
-        self.prefixes.lock(match.node, hit=True)
-        self.prefixes.unlock(match.node)
+        self.prefixes.count_hit(match.node)
         row = self.rows.take(match.node, match.length)
         if not match.length:
             return row, None

@@ -43,7 +43,10 @@ class NoCache:
     def insert(self, node: Node, ids: IntArray, slots: Slots, priority: int = 0) -> tuple[Node, int]:
         return self._root, ids.size
 
-    def lock(self, node: Node, hit: bool = False) -> None:
+    def count_hit(self, node: Node) -> None:
+        return None
+
+    def lock(self, node: Node) -> None:
         return None
 
     def unlock(self, node: Node) -> None:

@@ -105,7 +105,13 @@ class RadixCache:
             node = self._add_leaf(node, ids, tuple(own[present - first :] for own in slots), priority)
         return node, present
 
-    def lock(self, node: Node, hit: bool = False) -> None:
+    def count_hit(self, node: Node) -> None:
+        current: Node | None = node
+        while current is not None:
+            current.hits += 1
+            current = current.parent
+
+    def lock(self, node: Node) -> None:
         current: Node | None = node
         while current is not None:
             if current.locks == 0 and current.parent is not None:
@@ -113,7 +119,6 @@ class RadixCache:
                 self.protected_tokens += current.tokens.size
                 current.ticket = -1
             current.locks += 1
-            current.hits += hit
             current = current.parent
 
     def unlock(self, node: Node) -> None:

@@ -67,7 +67,7 @@ class Batch:
 
     def join(self, row: int) -> None:
         """The row's prefill is planned to its end: it decodes from the next step on."""
-        self.rows = np.append(self.rows, np.int32(row))
+        self.rows = np.concatenate((self.rows, _one(row)))
 
     def vacate(self, row: int) -> Choice:
         """Take the row from its choice, whose `fill` and `out_len` become exact again."""
@@ -105,3 +105,7 @@ class Batch:
         position = self.scheduled[rows]
         ids = self.tokens[rows, position]
         return np.where(position < self.prompt_len[rows] + self.out_len[rows], ids, -rows).astype(np.int32, copy=False)
+
+
+def _one(row: int) -> IntArray:
+    return np.array((row,), np.int32)

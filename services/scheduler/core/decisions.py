@@ -29,7 +29,7 @@ class DecisionRing:
     """Newest decisions, oldest dropped. A skip that says again what the last entry said is not repeated."""
 
     def __init__(self, size: int) -> None:
-        self._ring: deque[Decision] = deque(maxlen=size)
+        self._ring: deque[tuple[int, int, str, str, int, str, dict[str, float]]] = deque(maxlen=size)
         self.turn = 0
         self.total = 0
         self._last_skip: tuple[int, str] = (-1, "")
@@ -42,9 +42,9 @@ class DecisionRing:
         else:
             self._last_skip = (-1, "")
         self.total += 1
-        self._ring.append(Decision(self.turn, time_ns, kind, request_id, handle, reason, tuple(numbers.items())))
+        self._ring.append((self.turn, time_ns, kind, request_id, handle, reason, numbers))
 
     def last(self, count: int) -> list[Decision]:
         """The newest `count` decisions, newest last."""
         ring = list(self._ring)
-        return ring[max(len(ring) - count, 0) :]
+        return [Decision(*entry[:-1], tuple(entry[-1].items())) for entry in ring[max(len(ring) - count, 0) :]]

@@ -92,8 +92,7 @@ class Intake:
     def _accept(self, choice: Choice, now: int) -> None:
         state, config = self._state, self._state.config
         state.live[choice.handle] = choice
-        state.queue.add(choice)
-        state.output.accepted.append(Accepted(choice.handle, state.queue.position(choice)))
+        state.output.accepted.append(Accepted(choice.handle, state.queue.add(choice)))
         if choice.deadline_ns is not None:
             self._timers.add(choice.deadline_ns, Timer.DEADLINE, choice.handle)
         if config.req_waiting_timeout_s is not None:
@@ -118,7 +117,7 @@ class Intake:
         if not prompt:
             return ErrorInfo(ErrorCode.INVALID_REQUEST, "the prompt is empty", "prompt.token_ids")
         for ids, name in ((request.prompt_ids, "prompt.token_ids"), (spec.prior_output_ids, "choices.prior_output_ids")):
-            if not self._rules.valid(ids).all():
+            if ids.size and not self._rules.valid(ids).all():
                 return ErrorInfo(ErrorCode.INVALID_REQUEST, f"a token id is not below the vocabulary size {state.info.vocab_size}", name)
         if request.priority is not None and not state.config.enable_priority_scheduling and state.config.abort_on_priority_when_disabled:
             return ErrorInfo(ErrorCode.INVALID_REQUEST, "priorities are not enabled on this server", "priority")

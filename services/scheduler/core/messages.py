@@ -70,6 +70,9 @@ class Namespace:
     extra_key: str = ""
 
 
+BASE_NAMESPACE = Namespace()
+
+
 @dataclass(frozen=True, slots=True)
 class ChoiceSpec:
     """One answer wanted of a request. A resumed choice carries the output a former worker produced."""
@@ -109,7 +112,7 @@ class SubmitRequest:
     deadline_ns: int | None = None
     arrival_ns: int | None = None  # None = now; earlier for a request that waited elsewhere before
     tenant: str = ""
-    namespace: Namespace = field(default_factory=Namespace)
+    namespace: Namespace = BASE_NAMESPACE
     prompt_logprobs_from: int | None = None  # first prompt position whose logprob is wanted
     stream_interval: int = 1  # tokens per output row after the first token
     stop_matcher: Callable[[], StopMatcher] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from services.scheduler.core.choice import Choice
@@ -26,20 +26,18 @@ class WaitingQueue:
     def __iter__(self) -> Iterator[Choice]:
         return iter(self._choices)
 
-    def add(self, choice: Choice) -> None:
-        insort(self._choices, choice, key=arrival_key)
+    def add(self, choice: Choice) -> int:
+        """Take a choice in; returns how many wait before it."""
+        index = bisect_left(self._choices, arrival_key(choice), key=arrival_key)
+        self._choices.insert(index, choice)
         self.tokens += choice.fill.size
         self.version += 1
+        return index
 
     def remove(self, choice: Choice) -> None:
-        index = self.position(choice)
-        del self._choices[index]
-        self.tokens -= choice.fill.size
-        self.version += 1
-
-    def position(self, choice: Choice) -> int:
-        """Number of choices before this one. Raises ValueError if it does not wait here."""
         index = bisect_left(self._choices, arrival_key(choice), key=arrival_key)
         if index == len(self._choices) or self._choices[index] is not choice:
             raise ValueError("the choice does not wait")
-        return index
+        del self._choices[index]
+        self.tokens -= choice.fill.size
+        self.version += 1

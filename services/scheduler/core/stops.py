@@ -38,7 +38,7 @@ class StopRules:
 
     def valid(self, ids: IntArray) -> npt.NDArray[np.bool_]:
         """[S] whether each id lies in the vocabulary."""
-        inside: npt.NDArray[np.bool_] = (ids >= 0) & (ids < self._vocab_size)
+        inside: npt.NDArray[np.bool_] = ids.view(np.uint32) < self._vocab_size  # negative ids come out large
         return inside
 
     def after_step(self, batch: Batch, rows: IntArray, ids: IntArray) -> list[tuple[int, Stop]]:

@@ -21,8 +21,7 @@ def put(tree: RadixCache, first: int, length: int = 10, priority: int = 0) -> No
 
 def use(tree: RadixCache, first: int, length: int = 10) -> None:
     node = tree.match("n", np.arange(first, first + length, dtype=np.int32)).node
-    tree.lock(node, hit=True)
-    tree.unlock(node)
+    tree.count_hit(node)
 
 
 def order(tree: RadixCache, length: int = 10) -> list[int]:
