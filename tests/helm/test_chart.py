@@ -162,7 +162,7 @@ def test_the_drain_lasts_as_long_as_the_longest_answer() -> None:
         "gateway": longest + 10 + 15,
         "detokenizer": longest + 5 + 15,
         "worker-llama": longest + 5 + 15,
-        "tokenizer": 30 + 5 + 15,
+        "tokenizer": 10 + 5 + 15,
     }
 
 
