@@ -88,7 +88,8 @@ class PageAllocator:
 
     def _pieces(self, count: int) -> IntArray:
         """The next `count` free pages from the cursor on, wherever they lie."""
-        window = max(_LEAST_WINDOW, 4 * count)
+        expected = 2 * count * self.num_pages // max(self.free_pages, 1)
+        window = max(_LEAST_WINDOW, expected)
         parts: list[IntArray] = []
         start, end = self._cursor, self.num_pages + 1
         while count:
@@ -98,5 +99,5 @@ class PageAllocator:
             found = np.flatnonzero(self._free[start:stop])[:count] + start
             parts.append(found.astype(np.int32))
             count -= found.size
-            start = stop
+            start, window = stop, 2 * window
         return np.concatenate(parts) if parts else np.empty(0, np.int32)

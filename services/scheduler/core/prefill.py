@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from services.scheduler.cache.interface import PrefixMatch
 from services.scheduler.core import forecast, lifecycle
 from services.scheduler.core.choice import Choice
-from services.scheduler.core.messages import FinishReason, Started
+from services.scheduler.core.messages import ErrorCode, ErrorInfo, FinishReason, Started
 from services.scheduler.core.plan import RowStart
 from services.scheduler.core.policy import hit_length
 from services.scheduler.core.sharing import RoundPrefixes
@@ -51,7 +51,7 @@ class PrefillRound:
     def admit(self, candidates: Iterable[Choice]) -> None:
         """Admit from `candidates` in their order until something does not fit."""
         for choice in candidates:
-            if is_held(self._state, choice) or self._waits_for_prefix(choice):
+            if is_held(self._state, choice) or self._waits_for_prefix(choice) or self._lacks_grammar(choice):
                 continue
             reason = self._limit() or self._try(choice)
             if reason:
@@ -93,6 +93,14 @@ class PrefillRound:
     def _chunk(self, wanted: int, room: int) -> int:
         """Tokens of the next `wanted` that `room` takes; whole pages if not all."""
         return wanted if wanted <= room else room // self._page * self._page
+
+    def _lacks_grammar(self, choice: Choice) -> bool:
+        """End a choice whose grammar could not be compiled: it never runs without."""
+        if choice.grammar is None or choice.grammar.error is None:
+            return False
+        error = ErrorInfo(ErrorCode.INVALID_REQUEST, choice.grammar.error, "constraint")
+        lifecycle.end(self._state, choice, FinishReason.ERROR, error=error)
+        return True
 
     def _waits_for_prefix(self, choice: Choice) -> bool:
         """A prompt of this round will put more of the choice's prompt into the cache than it would find now."""
@@ -158,4 +166,4 @@ def is_held(state: State, choice: Choice) -> bool:
         if state.cache.prefixes.enabled and not leader.prefilled and leader.handle in state.live:
             return True
         choice.leader = None
-    return choice.grammar is not None and not choice.grammar.ready
+    return choice.grammar is not None and not choice.grammar.ready and choice.grammar.error is None

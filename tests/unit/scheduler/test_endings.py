@@ -44,10 +44,10 @@ class Matcher:
 class Countdown:
     """A grammar of `length` tokens of which all must be even."""
 
-    ready, error = True, None
-
-    def __init__(self, length: int, vocab: int = 100) -> None:
-        self.left, self.vocab = length, vocab
+    def __init__(self, length: int) -> None:
+        self.left = length
+        self.ready = True
+        self.error: str | None = None
 
     @property
     def finished(self) -> bool:
@@ -107,6 +107,26 @@ def test_masked_ids_are_not_sampled() -> None:
     handle = driver.submit(prompt(9, vocab=100), grammar=lambda: Countdown(3))
     driver.run()
     assert driver.tokens(handle) == [8, 10, 12]
+
+
+def test_a_grammar_in_compilation_holds_nobody_else_and_its_failure_is_told() -> None:
+    driver = Driver(play(*[8] * 20), max_running_requests=2)
+    slow, broken = Countdown(3), Countdown(3)
+    slow.ready = broken.ready = False
+    waiting = driver.submit(prompt(9, 1, 100), grammar=lambda: slow)
+    failing = driver.submit(prompt(9, 2, 100), grammar=lambda: broken)
+    cancelled = driver.submit(prompt(9, 3, 100), grammar=lambda: broken)
+    free = driver.submit(prompt(9, 4, 100), 5)
+    driver.turn()
+    assert driver.said[free].started and not driver.said[waiting].started
+    assert driver.scheduler.load().grammar_waiting == 3
+    driver.scheduler.cancel(cancelled)
+    broken.error, slow.ready = "not a regular expression: foo**", True
+    driver.run()
+    final = driver.final(failing)
+    assert final.error is not None and (final.error.code, final.error.field) == (ErrorCode.INVALID_REQUEST, "constraint")
+    assert driver.tokens(failing) == [] and driver.tokens(waiting) == [8, 8, 8]
+    assert driver.final(cancelled).reason is FinishReason.ABORT
 
 
 @pytest.mark.parametrize("at", [0, 1, 3])
