@@ -114,16 +114,18 @@ def metrics_page() -> str:
     return "\n".join(lines)
 
 
-_OPENAI_RULES = """null is the same as leaving a field out. A field that would change the answer is honoured or refused with a 400 that names
-it; fields nobody knows are accepted and have no effect. Rules where other servers differ:
+_OPENAI_RULES = """null is the same as leaving a field out. A field that would change the answer is honoured or refused with a 400 that
+names it; fields nobody knows are accepted and have no effect. Rules where other servers differ:
 
 - `max_tokens` and `max_completion_tokens` are at least 1. A limit that does not fit the context beside the prompt is a 400 with code
   `context_length_exceeded`, never cut silently; left out, chat takes all the room there is. `max_completion_tokens` wins over `max_tokens`.
 - `n` above 1 works at temperature 0 (the choices are then equal). Choice 0 has the seed that was asked for, the others seeds made from it.
 - `stream_options` without `stream: true` is a 400. Usage comes in one chunk of its own, before `[DONE]`, only when asked for.
-- A streamed request that is refused gets its 4xx before the first byte. An error in mid-stream is one `data: {"error": …}` event, then `[DONE]`.
+- A streamed request that is refused gets its 4xx before the first byte. An error in mid-stream is one `data: {"error": …}` event,
+  then `[DONE]`.
 - The role stands in the first delta of a choice only; the chunk with `finish_reason` has an empty delta.
-- `logprobs: 0` on completions means the chosen tokens' logprobs without alternatives. Tokens that are no text alone are spelled `bytes:\\x..`.
+- `logprobs: 0` on completions means the chosen tokens' logprobs without alternatives. Tokens that are no text alone are spelled
+  `bytes:\\x..`.
 - A tool call cut by a limit ends with `finish_reason: length` and is not among `tool_calls` of a whole answer.
 - Answers to aborted requests end with `finish_reason: abort`.
 """
