@@ -97,6 +97,7 @@ class EngineThread:
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._stopping = False
         self.counters = Counters()
+        self.evicted_tokens: Callable[[], int] = int
         self.load: LoadSnapshot | None = None  # refreshed while turning, and when work ends
         self.busy_since_ns = 0  # end of the last turn (or arrival of work) while work is pending; 0 when idle
 
@@ -151,6 +152,7 @@ class EngineThread:
         try:
             scheduler, engine = self._build()
             self.load, self.counters = scheduler.load(), scheduler.counters
+            self.evicted_tokens = lambda: scheduler.evicted_tokens
         except BaseException as error:
             self._post(_fail, self._ready, error)
             return

@@ -111,6 +111,7 @@ class WorkerMetrics:
             "generation_tokens": lambda c: c.generated_tokens,
             "discarded_tokens": lambda c: c.discarded_tokens,
             "retractions": lambda c: c.retractions,
+            "recomputed_tokens": lambda c: c.recomputed_tokens,
             "out_of_memory": lambda c: c.out_of_memory,
             "bad_logits": lambda c: c.invalid_outputs,
         }
@@ -122,9 +123,13 @@ class WorkerMetrics:
         }
         for source, count in prefill.items():
             self._metrics.counter("headrace_worker_prefill_tokens_total", source=source).read(of(count))
-        self._metrics.counter("headrace_worker_recomputed_tokens_total").read(
-            of(lambda c: max(0, c.computed_prompt_tokens - (c.prompt_tokens - c.cached_tokens)))
-        )
+        self._metrics.counter("headrace_worker_evicted_tokens_total").read(lambda: self._engine.evicted_tokens())
+        given_up: dict[str, Callable[[Counters], float]] = {
+            "input": lambda c: c.retracted_input_tokens,
+            "output": lambda c: c.retracted_output_tokens,
+        }
+        for kind, lost in given_up.items():
+            self._metrics.counter("headrace_worker_retracted_tokens_total", kind=kind).read(of(lost))
         steps: dict[str, Callable[[Counters], float]] = {
             "prefill": lambda c: c.prefill_steps - c.mixed_steps,
             "decode": lambda c: c.decode_steps,

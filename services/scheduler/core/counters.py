@@ -23,6 +23,9 @@ class Counters:
     decode_steps: int = 0
     mixed_steps: int = 0
     retractions: int = 0
+    retracted_input_tokens: int = 0  # computed tokens given up, of prompts
+    retracted_output_tokens: int = 0  # and of outputs
+    recomputed_tokens: int = 0  # computed once more when those choices came back
     preemptions: int = 0
     out_of_memory: int = 0
     invalid_outputs: int = 0

@@ -43,6 +43,9 @@ def refuse(state: State, choice: Choice, error: ErrorInfo) -> None:
 def send_back(state: State, choice: Choice) -> None:
     """Take the row from a running choice and let it wait again; nothing of it enters the prefix cache."""
     state.output.add_held_tokens(state.batch, choice.row)
+    lost = state.batch.computed(choice.row).size
+    state.counters.retracted_input_tokens += min(lost, choice.prompt_len)
+    state.counters.retracted_output_tokens += max(0, lost - choice.prompt_len)
     leave_row(state, choice, keep_cache=False)
     choice.retractions += 1
     state.queue.add(choice)

@@ -128,9 +128,10 @@ class PrefillRound:
         state.decide(kind, choice, new_tokens=count, cached_tokens=match.length, reserved=self._reserved)
 
     def _announce(self, choice: Choice, cached: int) -> None:
-        if choice.started_ns is not None:
-            return
         state = self._state
+        if choice.started_ns is not None:
+            state.counters.recomputed_tokens += choice.fill.size - cached
+            return
         choice.started_ns = state.clock()
         self.started.append(choice)
         choice.cached_tokens = min(cached, choice.prompt_len)
