@@ -6,14 +6,14 @@
     metrics.rows("headrace_breaker_state", lambda: [((w.name,), w.breaker.number) for w in registry])
     host = ServiceHost(config, SERVICES, metrics=metrics)
 
-A family is exported from the first time it is asked for; with fixed label values it starts at 0 for each of them, so
-that a rate sees the first event. Keep the instruments you use often: asking costs two dictionary lookups.
+Families without labels, or with fixed label values, are exported at 0 from the start, so that a rate sees the first event;
+those of a feature that may be off, and those with open labels, from the first time they are asked for. Keep the
+instruments you use often: asking costs two dictionary lookups.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -29,8 +29,6 @@ from services.common.version import VERSION
 Instrument = Counter | Gauge | Histogram
 Rows = Callable[[], Iterable[tuple[Sequence[str], float]]]
 I = TypeVar("I", Counter, Gauge, Histogram)  # noqa: E741
-
-_PREFILLED_SERIES = 64
 
 
 @dataclass(slots=True)
@@ -50,9 +48,9 @@ class _Series:
 
     def prefill(self) -> None:
         """Start at 0 wherever all label values are known beforehand."""
-        fixed = [label.values for label in self.family.labels]
-        if all(fixed) and math.prod(map(len, fixed)) <= _PREFILLED_SERIES:
-            self.children.update((values, self.make()) for values in itertools.product(*fixed))
+        if self.family.can_start_at_zero:
+            every = itertools.product(*(label.values for label in self.family.labels))
+            self.children.update((values, self.make()) for values in every)
 
     def bounded(self, values: Sequence[str]) -> tuple[str, ...]:
         """The label values with those that are unknown or one too many replaced by "other"."""
@@ -88,6 +86,9 @@ class Metrics(Collector):
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
+        for family in self._declared.values():
+            if family.can_start_at_zero and not family.when:
+                self._of(family.name)
         self.gauge("headrace_build_info", service=process, version=VERSION).set(1)
 
     def counter(self, name: str, **labels: str) -> Counter:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 OTHER = "other"  # takes every label value that is unknown or over the limit
 OPEN_LIMIT = 256
+_MOST_KNOWN_SERIES = 64
 
 
 class Kind(StrEnum):
@@ -37,6 +39,11 @@ class Family:
     buckets: tuple[float, ...] = ()
     known_as: tuple[str, ...] = field(default=())
     when: str = ""
+
+    @property
+    def can_start_at_zero(self) -> bool:
+        """Are all its series known beforehand, and few?"""
+        return math.prod(len(label.values) for label in self.labels) in range(1, _MOST_KNOWN_SERIES + 1)
 
     def __post_init__(self) -> None:
         if self.kind is Kind.COUNTER and not self.name.endswith("_total"):
