@@ -12,6 +12,8 @@ from gateway.routing.interface import Decision, Policy, RouteRequest, WorkerView
 from gateway.workers.request import LeaseRequest
 from gateway.workers.worker import Worker, WorkerInfo
 
+_BELIEVED = 4.0
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -80,7 +82,12 @@ class ModelGroup:
 
 
 def view_all(workers: Sequence[Worker], matches: dict[str, Match]) -> list[WorkerView]:
-    """The workers as a policy sees them. One that has not measured its speed is taken to be as fast as the others."""
+    """The workers as a policy sees them.
+
+    One that has not measured its speed is taken to be as fast as the others, and one that claims to be very much slower or
+    faster is believed only so far: a wrong measure, as after a long pause, could otherwise never be corrected, because
+    nothing would be sent there any more.
+    """
     rate = _typical(w.load.prefill_tokens_per_s for w in workers)
     step = _typical(w.load.decode_step_s for w in workers)
     return [_view(worker, matches.get(worker.id, NO_MATCH), rate, step) for worker in workers]
@@ -94,11 +101,15 @@ def _view(worker: Worker, match: Match, rate: float, step: float) -> WorkerView:
         queued_prefill_tokens=worker.in_flight.queued_prefill_tokens,
         matched_tokens=match.blocks * block,
         predicted_tokens=match.predicted * block,
-        prefill_tokens_per_s=worker.load.prefill_tokens_per_s or rate,
-        decode_step_s=worker.load.decode_step_s or step,
+        prefill_tokens_per_s=_believed(worker.load.prefill_tokens_per_s, rate),
+        decode_step_s=_believed(worker.load.decode_step_s, step),
         chunk_tokens=worker.load.chunk_tokens,
         max_running=worker.load.max_running,
     )
+
+
+def _believed(measured: float, typical: float) -> float:
+    return min(max(measured, typical / _BELIEVED), typical * _BELIEVED) if measured > 0 else typical
 
 
 def _typical(values: Iterable[float]) -> float:

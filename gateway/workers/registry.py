@@ -166,6 +166,7 @@ class Registry:
         """A Session is open and the worker has told what it serves."""
         self.set_info(worker, info)
         worker.signals.opened()
+        worker.forget_load()
         self._derive(worker)
 
     def session_lost(self, worker: Worker, reason: str) -> None:

@@ -108,6 +108,10 @@ class Worker:
     def is_ready(self) -> bool:
         return self.state is WorkerState.READY and self.info is not None
 
+    def forget_load(self) -> None:
+        """What it reported in an earlier Session no longer holds; its speed does."""
+        self.in_flight.others_requests = self.in_flight.prefill_correction = 0
+
     def report_load(self, report: LoadReport) -> None:
         """The worker has published its load."""
         self.load = report

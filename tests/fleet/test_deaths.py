@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,10 @@ TOKENS = 120
 PROMPTS = tuple(f"Tell me story number {i} " + "and then " * (i % 9) for i in range(24))
 
 
-def fleet_of(folder: Path) -> Fleet:
-    return Fleet(folder, write_model(folder / "model", step_ms=6.0, playbacks=[]))
+def fleet_of(folder: Path, **more: dict[str, Any]) -> Fleet:
+    """`more`: flags by kind of program."""
+    settings = write_model(folder / "model", step_ms=6.0, playbacks=[])
+    return Fleet(folder, {kind: {**flags, **more.get(kind, {})} for kind, flags in settings.items()})
 
 
 async def hurt(fleet: Fleet, victim: Member, *, down_s: float = 0.3) -> None:
@@ -93,6 +96,41 @@ async def test_a_rolling_restart_fails_nothing(tmp_path: Path) -> None:
         told = await under_load(load, disturb())
         assert verdict(told, reference) == []
         assert codes == [0, 0, 0]
+
+
+async def test_workers_that_leave_before_their_streams_have_ended(tmp_path: Path) -> None:
+    """Drained past their time: what was left goes on elsewhere, which is nobody's fault and may happen often."""
+    async with fleet_of(tmp_path, worker={"drain_timeout": 0.3}).running() as fleet:
+        load = Load(fleet.url, 48, TOKENS, PROMPTS)
+        reference = await load.reference()
+
+        async def disturb() -> None:
+            for worker in fleet.workers:
+                await worker.restart_gently()
+                await fleet.until_ready()
+
+        told = await under_load(load, disturb())
+        assert verdict(told, reference) == []
+        assert sum(one.resumes for one in told) > 0
+
+
+async def test_a_worker_that_stands_still(tmp_path: Path) -> None:
+    """It holds its connections and says nothing: its streams go on elsewhere, and it may come back."""
+    async with fleet_of(tmp_path, gateway={"worker_stall_secs": 1.5}).running() as fleet:
+        load = Load(fleet.url, 32, TOKENS, PROMPTS)
+        reference = await load.reference()
+        frozen = fleet.workers[0].process
+        assert frozen is not None
+
+        async def disturb() -> None:
+            frozen.send_signal(signal.SIGSTOP)
+            await asyncio.sleep(5)
+            frozen.send_signal(signal.SIGCONT)
+            await fleet.until_ready()
+
+        told = await under_load(load, disturb())
+        assert verdict(told, reference) == []
+        assert sum(one.resumes for one in told) > 0
 
 
 async def test_a_request_that_kills_workers_takes_two_of_three_and_is_named(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from services.scheduler.core.state import State
 from services.scheduler.core.step import Step
 
 _NS = 1e9
+_TELLING_TOKENS = 64  # a shorter prefill takes as long as a decode step and says nothing about speed
 
 
 class Reporter:
@@ -57,7 +58,8 @@ class Reporter:
             counters.generation_tokens_per_s = smoothed(counters.generation_tokens_per_s, step.decode_rows / elapsed * _NS)
         elif step.parts:
             tokens = sum(part.count for part in step.parts)
-            counters.prefill_tokens_per_s = smoothed(counters.prefill_tokens_per_s, tokens / elapsed * _NS)
+            if tokens >= _TELLING_TOKENS:
+                counters.prefill_tokens_per_s = smoothed(counters.prefill_tokens_per_s, tokens / elapsed * _NS)
 
     def _decode_line(self) -> None:
         state = self._state

@@ -373,3 +373,24 @@ def test_reports_tell_what_other_gateways_have_there_and_how_far_prefills_are() 
     assert (worker.in_flight.load, worker.in_flight.queued_prefill_tokens) == (4, 0)
     fleet.report_load(worker, LoadReport())
     assert worker.in_flight.load == 0
+
+
+def test_a_worker_that_has_measured_itself_wrongly_still_gets_requests() -> None:
+    """One that stood still for seconds believes it computes a fraction of a token per second."""
+    fleet = registry()
+    for name, rate in (("a:1", 0.2), ("b:1", 2000.0), ("c:1", 2000.0)):
+        fleet.report_load(ready(fleet, name), LoadReport(prefill_tokens_per_s=rate, decode_step_s=0.01, max_running=64))
+    leases = [fleet.lease(LeaseRequest("m", PromptKey([i] * 32))) for i in range(60)]
+    assert sum(lease.worker.id == "a:1" for lease in leases) > 5
+
+
+def test_an_idle_worker_is_not_judged_by_an_old_report_for_ever() -> None:
+    fleet = registry()
+    worker = ready(fleet, "a:1")
+    mine = fleet.lease(ask())
+    fleet.session_lost(worker, "stalled")
+    mine.settle(Outcome.FAILED)
+    fleet.report_load(worker, LoadReport(running=5, waiting_prefill_tokens=900))
+    assert worker.in_flight.load == 5
+    fleet.session_opened(worker, WorkerInfo(IDENTITY, boot_id="a:1"))
+    assert (worker.in_flight.load, worker.in_flight.queued_prefill_tokens) == (0, 0)
