@@ -108,6 +108,9 @@ class BatchOptions(MemoryOptions):
 class SchedulerConfig(BatchOptions):
     """Everything the scheduler-worker can be told."""
 
+    grammar_backend: str = option("xgrammar", "who compiles constraints", group="Operation", choices=("xgrammar", "llguidance", "none"))
+    constrained_json_disable_any_whitespace: bool = option(False, "constrained JSON is written compactly", group="Operation")
+    grammar_compile_timeout: float = option(10.0, "longest compilation of one constraint", group="Operation", unit="s", check=at_least(0.1))
     random_seed: int = option(0, "seed of what the scheduler itself draws", group="Operation")
     skip_engine_warmup: bool = option(False, "do not run the engine once before saying ready", group="Operation")
     decode_log_interval: int = option(40, "decode steps between two log lines", group="Operation", check=at_least(1))

@@ -8,10 +8,12 @@ from pathlib import Path
 
 from services.common.config import ConfigError
 from services.scheduler.config import SchedulerConfig
+from services.scheduler.constraints import make_desk
 from services.scheduler.core.scheduler import Scheduler
 from services.scheduler.engine.interface import Engine
 from services.scheduler.engine.script import load_script
 from services.scheduler.engine.scripted import ScriptedEngine
+from services.scheduler.grammar.desk import GrammarDesk
 from services.scheduler.report import StartupReport
 from services.scheduler.resolve import core_config, report_flags
 from services.scheduler.text_stops import TextStops
@@ -30,6 +32,7 @@ class Machine:
     engine: Engine
     architecture: str
     text_stops: TextStops
+    grammars: GrammarDesk
     publishes_blocks: bool
 
 
@@ -44,7 +47,17 @@ def build_machine(config: SchedulerConfig, sources: dict[str, str], epoch: int, 
         scheduler = Scheduler(core, engine, log=lambda line: log.info(str(line)))
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    return Machine(scheduler, engine, architecture, text_stops, core.publish_cache_events and not core.disable_radix_cache)
+    info = engine.info
+    grammars = make_desk(
+        config.grammar_backend,
+        text_stops.tokens,
+        info.vocab_size,
+        info.eos_token_ids,
+        any_whitespace=not config.constrained_json_disable_any_whitespace,
+        compile_limit_s=config.grammar_compile_timeout,
+    )
+    publishes_blocks = core.publish_cache_events and not core.disable_radix_cache
+    return Machine(scheduler, engine, architecture, text_stops, grammars, publishes_blocks)
 
 
 def _engine(config: SchedulerConfig, report: StartupReport) -> tuple[Engine, str]:

@@ -21,7 +21,7 @@ class TextStops:
     """Makes matchers. Without a tokenizer, requests with stop texts are refused."""
 
     def __init__(self, tokens: TokenBytes | None, digest: str) -> None:
-        self._tokens = tokens
+        self.tokens = tokens
         self.tokenizer_digest = digest
 
     @classmethod
@@ -41,7 +41,7 @@ class TextStops:
         stops = compile_stops(strings, regexes, strings_field="stops.strings", regexes_field="stops.regexes")
         if not stops:
             return None
-        tokens = self._tokens
+        tokens = self.tokens
         if tokens is None:
             raise InvalidRequest("stop strings need a tokenizer, which this worker has not", field="stops.strings")
         context = prompt_ids[:2].tolist()  # enough to tell a lone begin-of-text token from a text

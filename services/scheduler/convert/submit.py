@@ -21,6 +21,7 @@ from services.scheduler.convert.limits import (
 )
 from services.scheduler.core.messages import ChoiceSpec, Namespace, StopSpec, SubmitRequest
 from services.scheduler.core.plan import SamplingSpec
+from services.scheduler.grammar.desk import GrammarDesk
 from services.scheduler.text_stops import TextStops
 
 _NS_PER_MS = 1_000_000
@@ -29,8 +30,9 @@ _NS_PER_MS = 1_000_000
 class SubmitConverter:
     """Checks and converts submits; past it every value is valid. Raises HeadraceError."""
 
-    def __init__(self, bounds: RequestBounds, text_stops: TextStops) -> None:
+    def __init__(self, bounds: RequestBounds, text_stops: TextStops, grammars: GrammarDesk) -> None:
         self._bounds = bounds
+        self._grammars = grammars
         self._text_stops = text_stops
 
     def check_early(self, submit: pb.Submit) -> None:
@@ -45,7 +47,7 @@ class SubmitConverter:
                 field="require_weight_version",
                 safe_to_retry=True,
             )
-        for name in ("adapter", "transfer", "constraint"):
+        for name in ("adapter", "transfer"):
             if submit.HasField(name):
                 raise InvalidRequest(f"{name} is not offered by this worker", field=name)
         if submit.prompt.media:
@@ -60,11 +62,18 @@ class SubmitConverter:
                 f"the prompt has {total} tokens, which leaves no room for output in the context of {bounds.context_tokens} tokens"
             )
 
+    async def settle(self, submit: pb.Submit) -> None:
+        """Give a constraint a moment to turn out invalid, so that it can be refused instead of accepted."""
+        await self._grammars.settle(*_constraint(submit))
+
     def convert(self, submit: pb.Submit, prompt_ids: npt.NDArray[np.int64], handle_base: int, now_ns: int) -> SubmitRequest:
         """The whole request. `handle_base`: what the scheduler shall call the first choice."""
         _check_ids(prompt_ids, self._bounds.vocab_size, "prompt.token_ids")
         ids = prompt_ids.astype(np.int32)
         stops = self._stops(submit.stops)
+        grammar = None
+        if submit.HasField("constraint"):
+            grammar = self._grammars.factory(*_constraint(submit), tuple(submit.constraint.begin_after_ids))
         return SubmitRequest(
             request_id=submit.request_id,
             attempt=submit.attempt,
@@ -79,6 +88,7 @@ class SubmitConverter:
             namespace=Namespace(cache_salt=submit.prompt.cache_salt, extra_key=submit.prompt.extra_key),
             prompt_logprobs_from=self._prompt_logprobs_from(submit.output, prompt_ids.size),
             stream_interval=max(1, submit.output.stream_interval),
+            grammar=grammar,
             stop_matcher=self._text_stops.factory(
                 submit.stops.strings, submit.stops.regexes, ids, skip_special=submit.stops.skip_special_tokens
             ),
@@ -163,6 +173,14 @@ class SubmitConverter:
 def prompt_tokens(submit: pb.Submit) -> int:
     """Length of the whole prompt, of which this message may hold only the beginning."""
     return max(submit.prompt.total_tokens, len(submit.prompt.token_ids))
+
+
+def _constraint(submit: pb.Submit) -> tuple[str, str]:
+    """Kind and text of a request's constraint."""
+    kind = submit.constraint.WhichOneof("grammar")
+    if kind is None:
+        raise InvalidRequest("the constraint says nothing", field="constraint")
+    return str(kind), str(getattr(submit.constraint, kind))
 
 
 def _within(name: str, value: float, low: float, high: float, above: bool = False) -> float:

@@ -57,7 +57,7 @@ class Doors:
         )
         deps = SessionDeps(
             hub=self._hub,
-            converter=SubmitConverter(bounds, machine.text_stops),
+            converter=SubmitConverter(bounds, machine.text_stops, machine.grammars),
             welcome=worker.welcome(),
             load=self._load,
             turn_age_s=self._engine.turn_age_s,

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from protos.scheduler.v1 import scheduler_pb2 as pb
-from services.common.errors import HeadraceError, InvalidRequest, Unavailable
+from services.common.errors import HeadraceError, Internal, InvalidRequest, Unavailable
 from services.common.instruments import Counter
 from services.common.version import PROTOCOL
 from services.scheduler.convert.frames import error_final, frames
@@ -59,6 +59,7 @@ class Session:
         self._notices: list[pb.FromWorker] = []
         self._refusals: list[pb.Final] = []
         self._partial: dict[int, _Partial] = {}
+        self._settling: dict[int, asyncio.Task[None]] = {}
         self._tempered: dict[int, bool] = {}
         self._live: set[int] = set()
         self._greeted = not greet
@@ -135,9 +136,27 @@ class Session:
             return
         partial.ids[offset:end] = values
         partial.filled = end
-        if end == partial.ids.size:
+        if end == partial.ids.size and partial.submit.HasField("constraint"):
+            self._settling[base] = asyncio.create_task(self._settle(base, partial))
+        elif end == partial.ids.size:
             del self._partial[base]
             self._submit(partial)
+
+    async def _settle(self, base: int, partial: _Partial) -> None:
+        """Submit once the constraint is known not to be wrong at first sight, unless cancelled meanwhile."""
+        try:
+            await self._deps.converter.settle(partial.submit)
+        except Exception as error:
+            if not isinstance(error, HeadraceError):
+                log.exception("a constraint could not be checked", extra={"request_id": partial.submit.request_id})
+            if self._partial.pop(base, None) is not None:
+                self._refuse(partial.submit, error if isinstance(error, HeadraceError) else Internal("the constraint could not be checked"))
+            return
+        finally:
+            del self._settling[base]
+        if self._partial.pop(base, None) is not None:
+            self._submit(partial)
+            self._wake.set()
 
     def _submit(self, partial: _Partial) -> None:
         submit = partial.submit
@@ -246,5 +265,7 @@ class Session:
         if not self._closed:
             self._closed = True
             self._timer.cancel()
+            for task in self._settling.values():
+                task.cancel()
             self._deps.hub.close(self._number, cause)
             self._wake.set()

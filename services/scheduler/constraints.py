@@ -1,0 +1,75 @@
+"""The grammar backend of a worker, loaded with the first request that needs it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from services.common.text.token_bytes import TokenBytes
+from services.scheduler.grammar.backends import make_backend
+from services.scheduler.grammar.desk import GrammarDesk
+from services.scheduler.grammar.interface import CompiledGrammar, GrammarBackend, GrammarSpec
+from services.scheduler.grammar.store import GrammarStore
+from services.scheduler.grammar.vocabulary import grammar_vocabulary
+
+log = logging.getLogger(__name__)
+
+
+class LazyBackend:
+    """Stands for a backend whose library takes a second and much memory to import; most workers never need it."""
+
+    def __init__(self, name: str, make: Callable[[], GrammarBackend]) -> None:
+        self.name = name
+        self._make = make
+        self._backend: GrammarBackend | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether `prepare` would return at once."""
+        return self._backend is not None
+
+    def prepare(self) -> GrammarBackend:
+        """Load it; may be called from any thread, blocks the first time."""
+        with self._lock:
+            if self._backend is None:
+                began = time.monotonic()
+                self._backend = self._make()
+                log.info("grammar backend loaded", extra={"backend": self.name, "seconds": round(time.monotonic() - began, 2)})
+            return self._backend
+
+    def check(self, spec: GrammarSpec) -> GrammarSpec:
+        """As the backend's."""
+        return self.prepare().check(spec)
+
+    def compile(self, spec: GrammarSpec) -> CompiledGrammar:
+        """As the backend's."""
+        return self.prepare().compile(spec)
+
+
+class LazyDesk(GrammarDesk):
+    """Loads the backend off the event loop before the first constraint is looked at."""
+
+    def __init__(self, backend: LazyBackend, *, compile_limit_s: float) -> None:
+        super().__init__(GrammarStore(backend, compile_limit_s=compile_limit_s))
+        self._backend = backend
+
+    async def settle(self, kind: str, text: str, patience_s: float = 0.25) -> None:
+        if not self._backend.is_loaded:
+            await asyncio.to_thread(self._backend.prepare)
+        await super().settle(kind, text, patience_s)
+
+
+def make_desk(
+    name: str, tokens: TokenBytes | None, vocab_size: int, end_ids: tuple[int, ...], *, any_whitespace: bool, compile_limit_s: float
+) -> GrammarDesk:
+    """Where constraints are received; without a tokenizer every one is refused."""
+
+    def make() -> GrammarBackend:
+        vocabulary = grammar_vocabulary(tokens, vocab_size, end_ids) if tokens is not None else None
+        return make_backend(name, vocabulary, any_whitespace=any_whitespace)
+
+    return LazyDesk(LazyBackend(name, make), compile_limit_s=compile_limit_s)
