@@ -98,7 +98,7 @@ class PrefillRound:
         """End a choice whose grammar could not be compiled: it never runs without."""
         if choice.grammar is None or choice.grammar.error is None:
             return False
-        error = ErrorInfo(ErrorCode.INVALID_REQUEST, choice.grammar.error, "constraint")
+        error = ErrorInfo(ErrorCode.INVALID_REQUEST, choice.grammar.error, choice.grammar.error_field or "constraint")
         lifecycle.end(self._state, choice, FinishReason.ERROR, error=error)
         return True
 

@@ -45,7 +45,11 @@ class Grammar(Protocol):
 
     @property
     def error(self) -> str | None:
-        """Why compilation failed; the choice ends with it."""
+        """Why there is no grammar to follow (any more); the choice ends with it."""
+
+    @property
+    def error_field(self) -> str:
+        """Field of the request that `error` is about; may be empty."""
 
     @property
     def finished(self) -> bool:

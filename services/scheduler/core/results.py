@@ -88,7 +88,7 @@ class ResultProcessor:
         for row, stop in stops:
             error = None
             if stop.reason is FinishReason.ERROR:
-                error = ErrorInfo(ErrorCode.INTERNAL, "The sampled token is not allowed by the request's constraint")
+                error = _constraint_error(batch.choice(row))
             lifecycle.end(state, batch.choice(row), stop.reason, matched=stop.matched, keep_bytes=stop.keep_bytes, error=error)
 
     def _say_tokens(self, rows: IntArray, result: StepResult) -> None:
@@ -107,3 +107,10 @@ class ResultProcessor:
             first = int(batch.out_len[row]) == choice.spec.prior_output_ids.size + 1
             if first or held >= batch.interval[row]:
                 output.add_held_tokens(batch, row)
+
+
+def _constraint_error(choice: Choice) -> ErrorInfo:
+    """Why a constrained choice cannot go on."""
+    if choice.grammar is not None and choice.grammar.error is not None:
+        return ErrorInfo(ErrorCode.INVALID_REQUEST, choice.grammar.error, choice.grammar.error_field or "constraint")
+    return ErrorInfo(ErrorCode.INTERNAL, "The sampled token is not allowed by the request's constraint")

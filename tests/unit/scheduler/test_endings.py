@@ -48,6 +48,7 @@ class Countdown:
         self.left = length
         self.ready = True
         self.error: str | None = None
+        self.error_field = ""
 
     @property
     def finished(self) -> bool:
@@ -58,7 +59,7 @@ class Countdown:
 
     def accept(self, token_id: int) -> bool:
         self.left -= 1
-        return token_id % 2 == 0
+        return token_id % 2 == 0 and self.error is None
 
 
 def play(*output: int, context: int = 512) -> Script:
@@ -127,6 +128,17 @@ def test_a_grammar_in_compilation_holds_nobody_else_and_its_failure_is_told() ->
     assert final.error is not None and (final.error.code, final.error.field) == (ErrorCode.INVALID_REQUEST, "constraint")
     assert driver.tokens(failing) == [] and driver.tokens(waiting) == [8, 8, 8]
     assert driver.final(cancelled).reason is FinishReason.ABORT
+
+
+def test_a_grammar_given_up_in_mid_output_ends_its_choice() -> None:
+    driver = Driver(play(*[8] * 20))
+    grammar = Countdown(9)
+    handle = driver.submit(prompt(9, 1, 100), grammar=lambda: grammar)
+    driver.turn()
+    grammar.error, grammar.error_field = "costs too much time per token", "constraint.regex"
+    driver.run()
+    final = driver.final(handle)
+    assert final.reason is FinishReason.ERROR and final.error is not None and final.error.field == "constraint.regex"
 
 
 @pytest.mark.parametrize("at", [0, 1, 3])
