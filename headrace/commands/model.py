@@ -1,9 +1,12 @@
-"""`headrace model fetch|list|path`."""
+"""`headrace model fetch|list|path|gguf|check`."""
 
 from __future__ import annotations
 
+import importlib
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from headrace.models.catalog import CATALOG, DEFAULT_MODEL, find
 from headrace.models.errors import ModelError
@@ -14,7 +17,8 @@ from services.common.config import cache_dir
 _USAGE = f"""usage: headrace model fetch [NAME]   download and convert (default {DEFAULT_MODEL})
        headrace model list           what can be fetched, and what is here
        headrace model path [NAME]    folder of a model, fetched if need be
-       headrace model gguf [NAME]    GGUF file a fetched model was converted from"""
+       headrace model gguf [NAME]    GGUF file a fetched model was converted from
+       headrace model check [NAME]   measure what int8 costs the model; a pass lets --quantization auto use it"""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -23,7 +27,7 @@ def main(argv: Sequence[str]) -> int:
         print(_USAGE)
         return 0 if argv else 2
     action, names = argv[0], argv[1:]
-    if action not in ("fetch", "list", "path", "gguf") or len(names) > (0 if action == "list" else 1):
+    if action not in ("fetch", "list", "path", "gguf", "check") or len(names) > (0 if action == "list" else 1):
         print(_USAGE, file=sys.stderr)
         return 2
     store = ModelStore(cache_dir())
@@ -33,6 +37,8 @@ def main(argv: Sequence[str]) -> int:
     name = names[0] if names else DEFAULT_MODEL
     try:
         folder = resolve(name, store, _say).folder
+        if action == "check":
+            return check(folder)
         known = find(name)
         if action == "gguf" and known is None:
             raise ModelError(f"{name} is not a model that was fetched as a GGUF file")
@@ -41,6 +47,18 @@ def main(argv: Sequence[str]) -> int:
         print(f"headrace model: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def check(folder: Path) -> int:
+    """Run the quality check of the CPU's int8 kernels; 0 for a pass, 1 for a fail or where it cannot run."""
+    quality = importlib.import_module("services.scheduler.engine.quality")  # brings torch
+    try:
+        figures = quality.check_quality(folder, cache_dir(), len(os.sched_getaffinity(0)), _say)
+    except (ValueError, RuntimeError) as error:
+        raise ModelError(f"the check cannot run: {error}") from error
+    passed, why = figures.verdict
+    print(f"{'passed' if passed else 'failed'}: {why}")
+    return 0 if passed else 1
 
 
 def listing(store: ModelStore) -> str:
