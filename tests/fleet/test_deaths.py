@@ -101,7 +101,7 @@ async def test_a_rolling_restart_fails_nothing(tmp_path: Path) -> None:
 async def test_workers_that_leave_before_their_streams_have_ended(tmp_path: Path) -> None:
     """Drained past their time: what was left goes on elsewhere, which is nobody's fault and may happen often."""
     async with fleet_of(tmp_path, worker={"drain_timeout": 0.3}).running() as fleet:
-        load = Load(fleet.url, 48, TOKENS, PROMPTS)
+        load = Load(fleet.url, 32, 5 * TOKENS, PROMPTS)
         reference = await load.reference()
 
         async def disturb() -> None:
