@@ -1,0 +1,1 @@
+"""Servers a user would run instead of ours, started the same way on the same machine."""
