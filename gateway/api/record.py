@@ -51,7 +51,6 @@ class Recorder:
         first = min((c.first_token_at for c in flight.choices if c.first_token_at), default=0.0)
         if first:
             m.histogram("headrace_time_to_first_token_seconds", model_name=model, streaming=streaming).observe(first - flight.created)
-        m.counter("headrace_generation_tokens_total", model_name=model).inc(sum(len(c.output_ids) for c in flight.choices))
         if not whole:
             return
         self._stages(flight, first)

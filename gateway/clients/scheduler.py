@@ -17,7 +17,7 @@ from gateway.workers.worker import LoadReport, ModelIdentity, WorkerInfo
 from protos.scheduler.v1 import scheduler_pb2 as pb
 from protos.scheduler.v1 import scheduler_pb2_grpc as pb_grpc
 from services.common.errors import Internal, Unavailable
-from services.common.instruments import Histogram
+from services.common.instruments import Counter, Histogram
 from services.common.server_config import ServerConfig
 from services.common.version import PROTOCOL
 
@@ -53,6 +53,7 @@ class WorkerSession(SessionLink):
         self._last_turn_age_s = 0.0
         self.load: LoadReport | None = None
         self.gaps: Histogram | None = None
+        self.tokens: Counter | None = None
         self._stalled = self._was_up = False
         self.lost_at: float | None = None
 
@@ -205,7 +206,7 @@ class WorkerSession(SessionLink):
         now = time.monotonic()
         before, alike = 0.0, 0
         ids = list(step.token_ids)
-        offset = 0
+        offset = received = 0
         for handle, first, count in zip(step.handle, step.first_position, step.count, strict=True):
             begin, offset = offset, offset + count
             choice = rows.get(handle)
@@ -231,10 +232,13 @@ class WorkerSession(SessionLink):
                     gaps.observe((now - before) / len(new), len(new))
                     alike = 0
             choice.last_token_at = now
+            received += len(new)
             out.extend(new)
             text.tokens(choice, known, new)
         if alike and gaps is not None:
             gaps.observe(now - before, alike)
+        if self.tokens is not None:
+            self.tokens.inc(received)
         if step.HasField("logprobs"):
             add_output_logprobs(step, rows)
 

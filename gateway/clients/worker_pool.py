@@ -96,7 +96,9 @@ class WorkerPool:
             self._registry.session_lost(worker, session.last_error)
             return
         if self._metrics is not None and session.gaps is None:
-            session.gaps = self._metrics.histogram("headrace_inter_token_latency_seconds", model_name=session.info.identity.model)
+            model = session.info.identity.model
+            session.gaps = self._metrics.histogram("headrace_inter_token_latency_seconds", model_name=model)
+            session.tokens = self._metrics.counter("headrace_generation_tokens_total", model_name=model)
         if not worker.signals.session or worker.info != session.info:
             self._registry.session_opened(worker, session.info)
         if session.draining and not worker.signals.leaving:

@@ -81,7 +81,7 @@ _LATENCY = (
 _REQUESTS = (
     counter(
         "headrace_requests_total",
-        "Requests by how they ended, counted at their end.",
+        "Requests that were begun, by how they ended; those refused before (body, key, unknown model) are in headrace_http_requests_total.",
         MODEL,
         DOOR,
         OUTCOME,
