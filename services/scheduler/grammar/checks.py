@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from services.scheduler.grammar.interface import GrammarKind, GrammarSpec, InvalidGrammar
+import numpy as np
+
+from services.scheduler.grammar.interface import CompiledGrammar, GrammarFailure, GrammarKind, GrammarSpec, InvalidGrammar
 from services.scheduler.grammar.regex_text import BadRegex, parse_whole, write
 from services.scheduler.grammar.schema.normal_form import normal_form
 from services.scheduler.grammar.schema.problem import SchemaProblem
@@ -31,6 +33,19 @@ def checked(spec: GrammarSpec, profile: Profile) -> GrammarSpec:
     except (SchemaProblem, BadRegex, BadTag) as error:
         raise InvalidGrammar(str(error), spec.kind) from error
     return GrammarSpec(spec.kind, text)
+
+
+def satisfiable(grammar: CompiledGrammar, words: int, kind: GrammarKind) -> CompiledGrammar:
+    """The grammar, unless it allows nothing at all, as a schema that refers to itself in a circle. Raises InvalidGrammar."""
+    mask = np.zeros(words, np.int32)
+    start = grammar.matcher()
+    try:
+        start.fill_mask(mask)
+    except GrammarFailure as failure:
+        raise InvalidGrammar(str(failure), kind) from failure
+    if not mask.any() and not start.finished:
+        raise InvalidGrammar("nothing can satisfy it", kind)
+    return grammar
 
 
 def _regex(pattern: str) -> str:

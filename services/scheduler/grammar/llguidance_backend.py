@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from services.scheduler.grammar.checks import checked
+from services.scheduler.grammar.checks import checked, satisfiable
 from services.scheduler.grammar.interface import CompiledGrammar, GrammarFailure, GrammarKind, GrammarSpec, InvalidGrammar, Matcher
 from services.scheduler.grammar.schema.profile import LLGUIDANCE
 from services.scheduler.grammar.vocabulary import GrammarVocabulary
@@ -75,7 +75,8 @@ class LLGuidanceBackend:
         matcher = self._library.LLMatcher(self._tokenizer, grammar, log_level=0)
         if matcher.is_error():
             raise InvalidGrammar(str(matcher.get_error()).split("<state>")[0].strip(), spec.kind)
-        return LLGuidanceCompiled(matcher, len(grammar) * _BYTES_PER_CHARACTER, self._vocabulary)
+        compiled = LLGuidanceCompiled(matcher, len(grammar) * _BYTES_PER_CHARACTER, self._vocabulary)
+        return satisfiable(compiled, self._vocabulary.mask_words, spec.kind)
 
     def _grammar(self, spec: GrammarSpec) -> str:
         match spec.kind:
@@ -126,7 +127,7 @@ class LLGuidanceMatcher:
 
     def __init__(self, matcher: Any, vocabulary: GrammarVocabulary) -> None:
         self._matcher = matcher
-        self._words = -(-vocabulary.size // 32)
+        self._words = vocabulary.mask_words
         self._end_ids = frozenset(vocabulary.end_ids)
         self._ended = 0  # end ids taken after the grammar was complete
 

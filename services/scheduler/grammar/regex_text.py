@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re2
 
-from services.common.text.char_set import CharSet
+from services.common.text.char_set import CharSet, Ranges
 from services.common.text.regex_syntax import Assertion, Choice, Node, Repeat, Sequence, UnsupportedPattern, parse_regex
 
 MAX_CHARACTERS = 4096
@@ -125,7 +125,9 @@ def write(tree: Node) -> str:
         case CharSet(ranges):
             if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
                 return _character(ranges[0][0])
-            return "[" + "".join(_range(low, high) for low, high in ranges) + "]"
+            return _class(ranges)
+        case Repeat(body, low, high) if low == 0:
+            return "(" + write(Repeat(body, 1, high)) + "|)" if high != 0 else "()"
         case Repeat(body, low, high):
             return _group(body) + _count(low, high)
         case Sequence(parts):
@@ -142,9 +144,19 @@ def _group(tree: Node) -> str:
 
 
 def _count(low: int, high: int | None) -> str:
-    if (low, high) in ((0, None), (1, None), (0, 1)):
-        return {(0, None): "*", (1, None): "+", (0, 1): "?"}[low, high]
-    return f"{{{low}}}" if low == high else f"{{{low},{'' if high is None else high}}}"
+    """At least one; what may be absent is written as an alternative, as xgrammar mistakes `(xa+)?` for `(xa+|a*)`."""
+    if (low, high) == (1, None):
+        return "+"
+    return ("" if low == 1 else f"{{{low}}}") if low == high else f"{{{low},{'' if high is None else high}}}"
+
+
+def _class(ranges: Ranges) -> str:
+    """A class that no backend takes for a negated one: a leading circumflex, however written, moves to the end."""
+    first_low, first_high = ranges[0]
+    if first_low == ord("^"):
+        rest = [*([(first_low + 1, first_high)] if first_high > first_low else []), *ranges[1:], (first_low, first_low)]
+        ranges = tuple(rest)
+    return "[" + "".join(_range(low, high) for low, high in ranges) + "]"
 
 
 def _range(low: int, high: int) -> str:

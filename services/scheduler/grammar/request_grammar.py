@@ -88,6 +88,8 @@ class RequestGrammar:
             try:
                 self._matcher.fill_mask(words)
                 self._watch_cost(self._clock() - began)
+                if not words.any():
+                    self._failure = "the grammar leads to a place from which nothing can follow"
             except GrammarFailure as failure:
                 self._failure = str(failure)
         if self._failure is not None or self.error is not None:

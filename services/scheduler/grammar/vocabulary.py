@@ -21,6 +21,11 @@ class GrammarVocabulary:
         """Rows of the model's output."""
         return len(self.pieces)
 
+    @property
+    def mask_words(self) -> int:
+        """Words of a mask over it."""
+        return -(-self.size // 32)
+
 
 def grammar_vocabulary(tokens: TokenBytes, vocab_size: int, end_ids: Sequence[int]) -> GrammarVocabulary:
     """`vocab_size` is the model's, which may have more rows than the tokenizer has tokens, or fewer."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from services.scheduler.grammar.checks import checked
+from services.scheduler.grammar.checks import checked, satisfiable
 from services.scheduler.grammar.interface import CompiledGrammar, GrammarKind, GrammarSpec, InvalidGrammar, Matcher
 from services.scheduler.grammar.schema.profile import XGRAMMAR
 from services.scheduler.grammar.vocabulary import GrammarVocabulary
@@ -39,7 +39,8 @@ class XGrammarBackend:
     def compile(self, spec: GrammarSpec) -> CompiledGrammar:
         """See the interface."""
         try:
-            return XGrammarCompiled(self._library, self._compile(spec), self._vocabulary)
+            compiled = XGrammarCompiled(self._library, self._compile(spec), self._vocabulary)
+            return satisfiable(compiled, self._vocabulary.mask_words, spec.kind)
         except (RuntimeError, ValueError, TypeError) as error:
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise InvalidGrammar(lines[-1].split("] ", 1)[-1], spec.kind) from error
@@ -80,7 +81,7 @@ class XGrammarMatcher:
 
     def __init__(self, matcher: Any, vocabulary: GrammarVocabulary) -> None:
         self._matcher = matcher
-        self._words = np.zeros((1, -(-vocabulary.size // 32)), np.int32)
+        self._words = np.zeros((1, vocabulary.mask_words), np.int32)
         self._ends = _mask_of(vocabulary)
         self._filled = False
 
@@ -125,6 +126,6 @@ class XGrammarMatcher:
 
 
 def _mask_of(vocabulary: GrammarVocabulary) -> npt.NDArray[np.int32]:
-    bits = np.zeros(-(-vocabulary.size // 32) * 32, np.bool_)
+    bits = np.zeros(vocabulary.mask_words * 32, np.bool_)
     bits[list(vocabulary.end_ids)] = True
     return np.packbits(bits, bitorder="little").view(np.int32)

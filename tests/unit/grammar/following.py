@@ -9,7 +9,7 @@ import numpy as np
 
 from services.common.text.token_bytes import TokenBytes
 from services.scheduler.grammar.backends import make_backend
-from services.scheduler.grammar.interface import GrammarBackend, GrammarKind, GrammarSpec, Matcher
+from services.scheduler.grammar.interface import CompiledGrammar, GrammarBackend, GrammarKind, GrammarSpec, Matcher
 from services.scheduler.grammar.vocabulary import grammar_vocabulary
 
 WORDS = [b'{"', b'":', b'", "', b"true", b"null", b"12", b"ab", "é".encode(), "東".encode(), b'"}', b"  ", b"\n"]
@@ -24,9 +24,13 @@ def backend(name: str) -> GrammarBackend:
     return make_backend(name, grammar_vocabulary(TOKENS, VOCAB, [END]))
 
 
-def matcher(name: str, kind: GrammarKind, text: str) -> Matcher:
+def compiled(name: str, kind: GrammarKind, text: str) -> CompiledGrammar:
     made = backend(name)
-    return made.compile(made.check(GrammarSpec(kind, text))).matcher()
+    return made.compile(made.check(GrammarSpec(kind, text)))
+
+
+def matcher(name: str, kind: GrammarKind, text: str) -> Matcher:
+    return compiled(name, kind, text).matcher()
 
 
 def ids_of(text: str) -> list[int]:
