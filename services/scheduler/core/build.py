@@ -23,6 +23,7 @@ from services.scheduler.core.queue import WaitingQueue
 from services.scheduler.core.settings import SchedulerConfig
 from services.scheduler.core.state import State
 from services.scheduler.core.turn_output import OutputBuilder
+from services.scheduler.core.wait_forecast import WaitForecast
 from services.scheduler.engine.interface import EngineInfo
 
 
@@ -51,6 +52,7 @@ def build_state(
         output=OutputBuilder(),
         counters=Counters(),
         decisions=DecisionRing(config.decision_ring_size),
+        waits=WaitForecast(),
         live={},
         running_bound=min(config.max_running_requests, info.max_rows),
         chunk_bound=max(config.chunked_prefill_size, info.page_size) if config.chunked_prefill_size >= 0 else -1,

@@ -32,6 +32,7 @@ class Choice:
         "max_new",
         "out_len",
         "pending_logprobs",
+        "places_before",
         "prefilled",
         "priority",
         "prompt_logprobs_next",
@@ -56,7 +57,8 @@ class Choice:
         self.arrival_ns = now if request.arrival_ns is None else request.arrival_ns
         self.deadline_ns = request.deadline_ns
         self.priority = priority
-        self.fill: IntArray = np.concatenate([request.prompt_ids, spec.prior_output_ids]).astype(np.int32, copy=False)
+        prior = spec.prior_output_ids
+        self.fill: IntArray = np.concatenate([request.prompt_ids, prior]) if prior.size else request.prompt_ids
         self.out_len = int(spec.prior_output_ids.size)
         self.max_new = min(request.stops.max_new_tokens, context_length - int(request.prompt_ids.size))
         self.row = 0  # 0 = waiting
@@ -72,6 +74,7 @@ class Choice:
         self.prompt_logprobs_next = None if request.prompt_logprobs_from is None else max(request.prompt_logprobs_from, 1)
         self.leader: Choice | None = None  # the sibling whose prefill this one waits for
         self.prefilled = False  # its prompt was computed at least once
+        self.places_before = 0  # choices that waited before this one on its arrival
         self.seen_prefill = 0  # prompt tokens the server had computed when this one arrived
         self.hit_version = -1  # version of the prefix cache `hit_length` holds for
         self.hit_length = 0

@@ -11,7 +11,6 @@ from services.scheduler.core.state import State
 from services.scheduler.core.stops import StopRules
 from services.scheduler.core.timers import Timer, Timers
 
-_RETRY_AFTER_MS = 1000
 _NS = 1_000_000_000
 
 
@@ -77,6 +76,7 @@ class Intake:
 
     def expire(self, now: int) -> None:
         """End everything whose time is over."""
+        self._timers.prune(self._state.live)
         for due, kind, handle in self._timers.due(now):
             choice = self._state.live.get(handle)
             if choice is not None and (error := self._timeout(choice, kind, due)):
@@ -92,7 +92,9 @@ class Intake:
     def _accept(self, choice: Choice, now: int) -> None:
         state, config = self._state, self._state.config
         state.live[choice.handle] = choice
-        state.output.accepted.append(Accepted(choice.handle, state.queue.add(choice)))
+        choice.places_before = state.queue.add(choice)
+        expected = state.waits.expected_ns(choice.places_before)
+        state.output.accepted.append(Accepted(choice.handle, choice.places_before, expected))
         if choice.deadline_ns is not None:
             self._timers.add(choice.deadline_ns, Timer.DEADLINE, choice.handle)
         if config.req_waiting_timeout_s is not None:
@@ -135,7 +137,10 @@ class Intake:
         if most is None or len(state.queue) < most:
             return None
         error = ErrorInfo(
-            ErrorCode.OVERLOADED, f"the queue is full: {most} requests wait", retry_after_ms=_RETRY_AFTER_MS, safe_to_retry=True
+            ErrorCode.OVERLOADED,
+            f"the queue is full: {most} requests wait",
+            retry_after_ms=state.waits.retry_after_ms(len(state.queue)),
+            safe_to_retry=True,
         )
         if state.config.enable_priority_scheduling:
             worst = min(state.queue, key=lambda waiting: (waiting.priority, -waiting.arrival_ns, -waiting.sequence))
@@ -148,16 +153,13 @@ class Intake:
         """The error of a timer that went off, None if it no longer applies."""
         if kind is Timer.DEADLINE and choice.deadline_ns == due:
             return ErrorInfo(ErrorCode.DEADLINE_EXCEEDED, "the request's deadline has passed")
+        config, retry_after_ms = self._state.config, self._state.waits.retry_after_ms(len(self._state.queue))
         if kind is Timer.WAITING and choice.started_ns is None:
-            return ErrorInfo(
-                ErrorCode.OVERLOADED,
-                f"the request waited longer than {self._state.config.req_waiting_timeout_s} s",
-                retry_after_ms=_RETRY_AFTER_MS,
-                safe_to_retry=True,
-            )
+            message = f"the request waited longer than {config.req_waiting_timeout_s} s"
+            return ErrorInfo(ErrorCode.OVERLOADED, message, retry_after_ms=retry_after_ms, safe_to_retry=True)
         if kind is Timer.RUNNING:
-            limit = self._state.config.req_running_timeout_s
-            return ErrorInfo(ErrorCode.OVERLOADED, f"the request ran longer than {limit} s", retry_after_ms=_RETRY_AFTER_MS)
+            message = f"the request ran longer than {config.req_running_timeout_s} s"
+            return ErrorInfo(ErrorCode.OVERLOADED, message, retry_after_ms=retry_after_ms)
         return None
 
     def _priority(self, request: SubmitRequest) -> int:

@@ -16,6 +16,7 @@ from services.scheduler.core.new_token_ratio import NewTokenRatio
 from services.scheduler.core.queue import WaitingQueue
 from services.scheduler.core.settings import SchedulerConfig
 from services.scheduler.core.turn_output import OutputBuilder
+from services.scheduler.core.wait_forecast import WaitForecast
 from services.scheduler.engine.interface import EngineInfo
 
 UNBOUNDED = 1 << 62
@@ -38,6 +39,7 @@ class State:
     output: OutputBuilder
     counters: Counters
     decisions: DecisionRing
+    waits: WaitForecast
     live: dict[int, Choice]
     running_bound: int
     chunk_bound: int  # -1 = whole prompts

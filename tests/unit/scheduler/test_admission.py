@@ -201,6 +201,25 @@ def test_full_queue_is_refused() -> None:
     driver.run()
 
 
+def test_waits_are_forecast_from_earlier_waits() -> None:
+    driver = Driver(max_running_requests=1, max_queued_requests=9)
+    for number in range(4):
+        driver.submit(prompt(5, number), 10)
+    while driver.scheduler.has_work:
+        driver.clock_ns += 1_000_000_000
+        driver.turn()
+    driver.submit(prompt(5, 8), 200)
+    driver.turn()
+    for number in range(10):
+        driver.submit(prompt(5, 20 + number), 10)
+    output = driver.scheduler.turn()
+    expected = [accepted.expected_wait_ns or 0 for accepted in output.accepted]
+    assert expected == sorted(expected) and expected[0] > 0
+    assert expected[8] == pytest.approx(9 * expected[0], rel=0.01)
+    (refused,) = output.finals
+    assert refused.error is not None and 1000 <= (refused.error.retry_after_ms or 0) <= 60_000
+
+
 def test_full_queue_drops_a_worse_one() -> None:
     driver = Driver(max_running_requests=1, max_queued_requests=2, enable_priority_scheduling=True)
     driver.submit(prompt(5, 0), 10, priority=50)

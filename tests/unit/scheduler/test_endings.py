@@ -250,6 +250,15 @@ def test_deadlines_can_be_moved() -> None:
     driver.run()
 
 
+def test_timers_of_finished_requests_are_forgotten() -> None:
+    driver = Driver(check=False)
+    for number in range(3000):
+        driver.submit(prompt(3, number), 1, deadline_ns=10**15)
+        if number % 50 == 49:
+            driver.run()
+    assert len(driver.scheduler._intake._timers._heap) <= 1100
+
+
 @pytest.mark.parametrize(("priority", "preempts"), [(10, False), (11, True)])
 @pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize("low_first", [False, True])
