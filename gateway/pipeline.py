@@ -220,6 +220,7 @@ class Pipeline:
                 slot = self._prefills.slot(lease.worker.id, ledger.arrived)
                 flight.on_first_token = await stack.enter_async_context(slot)
             turn = flight.next_turn()
+            flight.stop_choice = session.end_choice
             session.submit(flight)
             flight.submitted_at = flight.submitted_at or time.monotonic()
             flight.lease = lease

@@ -69,7 +69,13 @@ class ChatStream:
             head, tail = self._framed[choice.index]
             self._write((head + quote(piece) + tail).encode())
             return
-        self._say(choice, self._parsers[choice.index].feed(piece) if self._parsers else [Content(piece)])
+        if not self._parsers:
+            self._say(choice, [Content(piece)])
+            return
+        parser = self._parsers[choice.index]
+        self._say(choice, parser.feed(piece))
+        if parser.satisfied:
+            choice.flight.satisfy(choice)
 
     def finished(self, choice: Choice) -> None:
         """See Listener."""

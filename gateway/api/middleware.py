@@ -18,6 +18,7 @@ from services.common.errors import HeadraceError, NotFound, PermissionDenied, Un
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 ACCESS = web.AppKey("access", dict)
+SERVER = "headrace"
 _UNMATCHED = "unmatched"
 _CONTROL = ("/abort_request", "/flush_cache", "/workers")
 
@@ -49,6 +50,7 @@ async def around(request: web.Request, handler: Handler) -> web.StreamResponse:
         status = response.status
         if not response.prepared:
             response.headers["x-request-id"] = request_id
+            response.headers["server"] = SERVER
             _cors(request, response, doors)
         return response
     finally:

@@ -21,7 +21,7 @@ from gateway.api.usage import usage_of
 from gateway.api.whole_answer import run_whole
 from gateway.clients.pieces import PieceTable
 from gateway.flight.choice import Choice
-from gateway.flight.flight import Flight, Listener, Silent
+from gateway.flight.flight import Flight, Listener
 from gateway.parsing.plan import AnswerParser
 
 
@@ -32,9 +32,10 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     call = read_chat(body, await defaults_for(request, Fields(body).string("model", longest=1024)))
     if call.stream.on:
         return await _streamed(request, who, call)
-    flight = Flight(call.spec, Silent())
+    collected = Collected(call)
+    flight = Flight(call.spec, collected)
     await run_whole(who, "chat", call.spec.model, [flight])
-    answer = await _whole(call, flight, who.doors.pieces)
+    answer = await _whole(call, flight, collected, who.doors.pieces)
     return web.Response(body=dumps(answer), content_type="application/json", headers=route_headers(request, flight))
 
 
@@ -58,14 +59,30 @@ def _answer_id(call: ChatCall) -> str:
     return f"chatcmpl-{call.spec.request_id}"
 
 
-async def _whole(call: ChatCall, flight: Flight, pieces: PieceTable) -> dict[str, Any]:
+class Collected:
+    """Listener of an answer that is sent whole: parses it as it comes, so that it can be ended when it has all."""
+
+    def __init__(self, call: ChatCall) -> None:
+        self.parsers = [call.plan.parser() for _ in range(call.spec.n)]
+
+    def text(self, choice: Choice, piece: str) -> None:
+        """See Listener."""
+        parser = self.parsers[choice.index]
+        parser.feed(piece)
+        if parser.satisfied:
+            choice.flight.satisfy(choice)
+
+    def finished(self, choice: Choice) -> None:
+        """See Listener."""
+        self.parsers[choice.index].finish()
+
+
+async def _whole(call: ChatCall, flight: Flight, collected: Collected, pieces: PieceTable) -> dict[str, Any]:
     if call.spec.logprobs is not None:
         await pieces.ensure(token for choice in flight.choices for token in ids_in(choice.logprobs))
     choices, thought = [], 0
     for choice in flight.choices:
-        parser = call.plan.parser()
-        parser.feed(choice.full_text())
-        parser.finish()
+        parser = collected.parsers[choice.index]
         thought += reasoning_tokens(choice, call.plan, parser)
         choices.append(_choice(choice, parser, pieces))
     return {

@@ -13,7 +13,7 @@ from gateway.api.context import Caller
 from gateway.api.errors import as_headrace, dumps
 from gateway.api.groups import FlightGroup
 from gateway.api.later import Later
-from gateway.api.middleware import cors_headers
+from gateway.api.middleware import SERVER, cors_headers
 from gateway.api.sse import DONE, SseStream
 from gateway.flight.flight import Flight
 from services.common.errors import Cancelled, HeadraceError
@@ -98,7 +98,7 @@ class StreamAnswer:
     def _headers(self, flight: Flight) -> dict[str, str]:
         origins = self._who.doors.settings.cors_origins
         route = route_headers(self._request, flight)
-        return {"x-request-id": self._who.request_id, **route, **cors_headers(self._request, origins)}
+        return {"x-request-id": self._who.request_id, "server": SERVER, **route, **cors_headers(self._request, origins)}
 
 
 def route_headers(request: web.Request, flight: Flight) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Protocol
 
 from gateway.clients import scheduler_convert as convert
@@ -105,10 +106,10 @@ class WorkerSession(SessionLink):
         for choice in mine:
             del self._rows[choice.worker_handle]
 
-    def cancel_choice(self, choice: Choice, cause: str) -> None:
-        """End one choice; its final follows."""
+    def end_choice(self, choice: Choice) -> None:
+        """The door has enough of this choice; its final follows."""
         if self._rows.get(choice.worker_handle) is choice:
-            self._cancel([choice], cause)
+            self._cancel([choice], "SATISFIED")
 
     def _cancel(self, choices: list[Choice], cause: str) -> None:
         name = f"CANCEL_CAUSE_{cause}"
@@ -258,6 +259,8 @@ class WorkerSession(SessionLink):
             return
         flight = choice.flight
         finish = convert.finish(final, flight.spec)
+        if choice.satisfied and finish.reason is Reason.ABORT:
+            finish = replace(finish, reason=Reason.STOP)
         choice.retractions = finish.retractions
         problem = self._problem(choice, finish)
         if problem is not None:

@@ -32,6 +32,7 @@ class Choice:
         "output_ids",
         "queue_s",
         "retractions",
+        "satisfied",
         "seed",
         "started",
         "text",
@@ -53,6 +54,7 @@ class Choice:
         self.text_handle = 0
         self.accepted = False
         self.started = False
+        self.satisfied = False
         self.finish: Finish | None = None
         self.closed = False
         self.cached: Cached | None = None

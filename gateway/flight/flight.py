@@ -79,6 +79,7 @@ class Flight:
         self.task: asyncio.Task[object] | None = None
         self.cancel_cause = "CLIENT_DISCONNECT"
         self.abort_requested = False
+        self.stop_choice: Callable[[Choice], None] | None = None
         self.on_first_token: Callable[[], None] | None = None
         self.identity: ModelIdentity | None = None
         self.lease: Lease | None = None
@@ -141,6 +142,13 @@ class Flight:
             self.error = error
             if not self.turn.done():
                 self.turn.set_result(Interruption(error.message, error=error))
+
+    def satisfy(self, choice: Choice) -> None:
+        """The door has all it wants of this choice: its worker may stop, and the choice counts as ended by itself."""
+        if not choice.satisfied and choice.finish is None:
+            choice.satisfied = True
+            if self.stop_choice is not None:
+                self.stop_choice(choice)
 
     def abort_locally(self) -> None:
         """End every open choice as aborted, with what has arrived; no worker runs it."""

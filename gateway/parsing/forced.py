@@ -12,7 +12,7 @@ from gateway.parsing.tools.interface import ToolParser
 
 
 def forced_schema(tools: Sequence[Mapping[str, Any]], named: str, *, parallel: bool) -> str:
-    """The JSON schema of the answer: the named function's arguments, or an array of calls."""
+    """The JSON schema of the answer: the named function's arguments, one call, or an array of calls."""
     functions = [tool["function"] for tool in tools]
     if named:
         return json.dumps(next(f["parameters"] for f in functions if f["name"] == named), ensure_ascii=False)
@@ -25,9 +25,8 @@ def forced_schema(tools: Sequence[Mapping[str, Any]], named: str, *, parallel: b
         }
         for function in functions
     ]
-    schema: dict[str, Any] = {"type": "array", "minItems": 1, "items": {"anyOf": calls} if len(calls) > 1 else calls[0]}
-    if not parallel:
-        schema["maxItems"] = 1
+    one: dict[str, Any] = {"anyOf": calls} if len(calls) > 1 else calls[0]
+    schema = {"type": "array", "minItems": 1, "items": one} if parallel else one
     definitions = _definitions(functions)
     return json.dumps({**schema, **definitions}, ensure_ascii=False)
 
@@ -79,13 +78,17 @@ class NamedParser(ToolParser):
         return []
 
 
+_MUCH_SPACE = 16
+
+
 class ArrayParser(ToolParser):
-    """All text is an array of calls."""
+    """All text is one call or an array of them. A model that only adds white space after a call has said what it wanted."""
 
     def __init__(self) -> None:
         self._buffer = ""
         self._call: JsonCall | None = None
         self._count = 0
+        self._space = 0
 
     def feed(self, text: str) -> list[Event]:
         """See ToolParser."""
@@ -101,8 +104,11 @@ class ArrayParser(ToolParser):
 
     def _step(self, events: list[Event]) -> bool:
         if self._call is None:
-            self._buffer = self._buffer.lstrip(" \t\r\n,[]")
-            if not self._buffer:
+            stripped = self._buffer.lstrip(" \t\r\n,[]")
+            self._space += len(self._buffer) - len(stripped)
+            self._buffer = stripped
+            self.satisfied = self._count > 0 and self._space > _MUCH_SPACE
+            if not stripped:
                 return False
             self._call = JsonCall(self._count)
         consumed, found = self._call.feed(self._buffer)
@@ -111,6 +117,7 @@ class ArrayParser(ToolParser):
         if not self._call.done and not self._call.broken:
             return False
         self._count += self._call.begun
+        self._space = 0
         if self._call.broken:
             self._buffer = ""
         self._call = None

@@ -78,6 +78,12 @@ class AnswerParser:
         return self._keep(events)
 
     @property
+    def satisfied(self) -> bool:
+        """Can the answer be ended here?"""
+        only_one_and_whole = not self._parallel and bool(self.calls) and self.calls[0].whole
+        return only_one_and_whole or (self._tools is not None and self._tools.satisfied)
+
+    @property
     def thought(self) -> bool:
         """Was there a thought at all?"""
         return self._thought

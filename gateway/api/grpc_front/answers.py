@@ -31,7 +31,10 @@ class MessageMaker:
 
     def text(self, choice: Choice, piece: str) -> None:
         """See Listener."""
-        events = self._parsers[choice.index].feed(piece)
+        parser = self._parsers[choice.index]
+        events = parser.feed(piece)
+        if parser.satisfied:
+            choice.flight.satisfy(choice)
         if self._stream:
             self._send(choice, events, choice.through, last=False)
 

@@ -12,7 +12,12 @@ from gateway.parsing.events import Event
 
 
 class ToolParser(ABC):
-    """Reads one answer. Calls are numbered from 0 in order of appearance."""
+    """Reads one answer. Calls are numbered from 0 in order of appearance.
+
+    satisfied: whatever may follow is not worth waiting for; the answer can be ended here.
+    """
+
+    satisfied = False
 
     @abstractmethod
     def feed(self, text: str) -> list[Event]:

@@ -78,7 +78,20 @@ async def test_forced_calls_are_bound_by_a_grammar(stack: Stack) -> None:
     assert answer["choices"][0]["message"]["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"a": "b"}'}
     assert json.loads(stack.worker.submits[1].constraint.json_schema) == TOOL["function"]["parameters"]
     _, answer = await stack.post("/v1/chat/completions", {**ASK, "tool_choice": "required", "parallel_tool_calls": False})
-    assert json.loads(stack.worker.submits[2].constraint.json_schema)["maxItems"] == 1
+    assert json.loads(stack.worker.submits[2].constraint.json_schema)["properties"]["name"] == {"const": "f"}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_model_that_only_adds_white_space_after_its_call_is_stopped(stack: Stack, stream: bool) -> None:
+    stack.worker.script = lambda submit: say('[{"name": "f", "parameters": {}}' + " " * 1000, pause_s=0.001)
+    body = {**ASK, "tool_choice": "required"}
+    if stream:
+        events = await stack.events("/v1/chat/completions", {**body, "stream": True})
+        choice = json.loads(events[-2])["choices"][0]
+    else:
+        choice = (await stack.post("/v1/chat/completions", body))[1]["choices"][0]
+    assert choice["finish_reason"] == "tool_calls"
+    assert stack.worker.runs[0].cause == 7
 
 
 async def test_a_grammar_begins_after_the_thought(tools: Stack) -> None:
