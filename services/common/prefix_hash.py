@@ -12,7 +12,7 @@ import sys
 from array import array
 from collections.abc import Sequence
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xxhash import xxh3_64_intdigest
 
@@ -34,7 +34,7 @@ def root_hash(model_digest: str | bytes, adapter_digest: str | bytes = b"", cach
     return int(xxh3_64_intdigest(b"".join(parts)))
 
 
-def block_hashes(parent: int, token_ids: Sequence[int] | npt.NDArray[np.int32], block_size: int = BLOCK_SIZE) -> list[int]:
+def block_hashes(parent: int, token_ids: Sequence[int] | npt.NDArray[np.integer[Any]], block_size: int = BLOCK_SIZE) -> list[int]:
     """Hashes of the complete blocks of `token_ids`, of which the first follows `parent`.
 
     A tail shorter than a block has no hash. Ids are in [0, 2**32); lists and NumPy integer arrays are fastest.
@@ -48,7 +48,7 @@ def block_hashes(parent: int, token_ids: Sequence[int] | npt.NDArray[np.int32], 
     return hashes
 
 
-def _little_endian(token_ids: Sequence[int] | npt.NDArray[np.int32]) -> bytes:
+def _little_endian(token_ids: Sequence[int] | npt.NDArray[np.integer[Any]]) -> bytes:
     if not isinstance(token_ids, Sequence):
         return token_ids.astype("<u4", copy=False).tobytes()
     ids = array("I", token_ids)
