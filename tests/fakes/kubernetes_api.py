@@ -78,7 +78,7 @@ class FakeKubernetes:
 
     async def watched(self) -> None:
         """Returns when at least one watch is open."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await self._watched.wait()
 
     async def _endpoint_slices(self, request: web.Request) -> web.StreamResponse:

@@ -38,7 +38,7 @@ async def api() -> AsyncIterator[FakeKubernetes]:
     await fake.stop()
 
 
-async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     async with asyncio.timeout(seconds):
         while True:
             if condition():

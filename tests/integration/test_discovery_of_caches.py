@@ -20,7 +20,7 @@ from tests.fakes.publishing_worker import NOT_SERVING, SERVING, PublishingWorker
 QUICK = FleetSettings(HealthSettings(interval_s=0.05, retry_s=0.02, slowest_retry_s=0.1))
 
 
-async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     async with asyncio.timeout(seconds):
         while True:
             if condition():
