@@ -16,6 +16,8 @@ from gateway.resilience.limit import AdaptiveLimit, FixedLimit, Limit
 from services.common.errors import Overloaded
 
 
+UNLIMITED = 1 << 30  # what a gate without a limit says its limit is
+
 @dataclass(frozen=True, slots=True)
 class AdmissionSettings:
     """max_concurrent: a number, or -1 for no limit, or None for one that adapts. queue_size, queue_timeout_s: per model.
@@ -95,7 +97,7 @@ class Admission:
     def _gate(self, model: str) -> _Gate:
         if model not in self._gates:
             wanted, share = self._settings.max_concurrent, self._settings.processes
-            fixed = 1 << 30 if wanted is None or wanted < 0 else max(1, wanted // share)
+            fixed = UNLIMITED if wanted is None or wanted < 0 else max(1, wanted // share)
             limit: Limit = AdaptiveLimit() if wanted is None else FixedLimit(fixed)
             self._gates[model] = _Gate(self._settings, limit)
         return self._gates[model]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Sequence
 
-from gateway.resilience.admission import Admission
+from gateway.resilience.admission import UNLIMITED, Admission
 from gateway.resilience.circuit_breaker import BreakerState
 from gateway.resilience.resume import ResumeTotals
 from gateway.resilience.retry import RetryBudget
@@ -36,12 +37,24 @@ def publish_routing(metrics: Metrics, registry: Registry) -> None:
     def transitions() -> Rows:
         return [((w.id, state.value), count) for w in registry.workers() for state, count in w.breaker.transitions.items()]
 
+    counts: dict[tuple[str, str], int] = {}
+
+    def workers() -> Rows:
+        """A model seen once keeps all its states, at 0 where no worker has them: that there is none must be visible."""
+        counts.update(dict.fromkeys(counts, 0))
+        for worker in registry.workers():
+            if worker.model:
+                for state in _STATES.values():
+                    counts.setdefault((worker.model, state), 0)
+                counts[worker.model, _STATES[worker.state]] += 1
+        return counts.items()
+
     metrics.rows("headrace_routing_decisions_total", decisions)
     metrics.rows("headrace_routed_requests_total", lambda: [((worker,), n) for worker, n in registry.leased.items()])
     metrics.rows("headrace_routed_requests_in_flight", lambda: [((w.id,), w.in_flight.requests) for w in registry.workers()])
     metrics.rows("headrace_routing_predicted_cached_tokens_total", lambda: [((), registry.forecast.predicted_tokens)])
     metrics.rows("headrace_routing_found_cached_tokens_total", lambda: [((), registry.forecast.found_tokens)])
-    metrics.rows("headrace_workers", lambda: [((w.model or "", _STATES[w.state]), 1) for w in registry.workers()])
+    metrics.rows("headrace_workers", workers)
     metrics.rows("headrace_breaker_state", lambda: [((w.id,), _BREAKERS[w.breaker.state]) for w in registry.workers()])
     metrics.rows("headrace_breaker_transitions_total", transitions)
     metrics.gauge("headrace_panic_routing").read(lambda: any(registry.panicking(model) for model in registry.models()))
@@ -70,7 +83,8 @@ def publish_resilience(metrics: Metrics, budget: RetryBudget, totals: ResumeTota
     """Retries, resumes and refusals."""
 
     def limits() -> Rows:
-        return [(("concurrent_requests",), sum(gate["limit"] for gate in admission.snapshot().values()))]
+        total = sum(gate["limit"] for gate in admission.snapshot().values())
+        return [(("concurrent_requests",), math.inf if total >= UNLIMITED else total)]
 
     metrics.rows("headrace_retries_total", lambda: [((why,), count) for why, count in budget.retries.items()])
     metrics.gauge("headrace_retry_budget_remaining_ratio").read(lambda: budget.remaining_share)
