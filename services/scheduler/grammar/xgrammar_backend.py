@@ -9,28 +9,42 @@ import numpy as np
 import numpy.typing as npt
 
 from services.scheduler.grammar.checks import checked, satisfiable
-from services.scheduler.grammar.interface import CompiledGrammar, GrammarKind, GrammarSpec, InvalidGrammar, Matcher
+from services.scheduler.grammar.compiler_processes import CompilerGone, CompilerProcesses
+from services.scheduler.grammar.interface import CompiledGrammar, GrammarSpec, InvalidGrammar, Matcher
 from services.scheduler.grammar.schema.profile import XGRAMMAR
 from services.scheduler.grammar.vocabulary import GrammarVocabulary
 
 
 class XGrammarBackend:
-    """Compiles without holding the GIL; one compiler serves all threads."""
+    """Compiles in processes of their own, which the scheduler survives whatever the grammar."""
 
     name = "xgrammar"
 
-    def __init__(self, vocabulary: GrammarVocabulary, *, any_whitespace: bool = True, max_whitespace: int | None = None) -> None:
+    def __init__(
+        self, vocabulary: GrammarVocabulary, *, any_whitespace: bool = True, max_whitespace: int | None = None, limit_s: float = 10.0
+    ) -> None:
         """`any_whitespace` lets the model lay JSON out as it likes, with at most `max_whitespace` characters in a row."""
         import xgrammar
 
         self._library = xgrammar
         self._vocabulary = vocabulary
-        most = max_whitespace if any_whitespace else None
-        self._whitespace: dict[str, Any] = {"any_whitespace": any_whitespace, "max_whitespace_cnt": most}
-        info = xgrammar.TokenizerInfo(
-            list(vocabulary.pieces), xgrammar.VocabType.RAW, vocab_size=vocabulary.size, stop_token_ids=list(vocabulary.end_ids)
+        self._limit_s = limit_s
+        ends = list(vocabulary.end_ids)
+        self._info = xgrammar.TokenizerInfo(
+            list(vocabulary.pieces), xgrammar.VocabType.RAW, vocab_size=vocabulary.size, stop_token_ids=ends
         )
-        self._compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
+        most = max_whitespace if any_whitespace else None
+        self._processes = CompilerProcesses(
+            {
+                "pieces": [piece.decode("latin-1") for piece in vocabulary.pieces],
+                "end_ids": ends,
+                "whitespace": {"any_whitespace": any_whitespace, "max_whitespace_cnt": most},
+            }
+        )
+
+    def close(self) -> None:
+        """End the compiler processes."""
+        self._processes.close()
 
     def check(self, spec: GrammarSpec) -> GrammarSpec:
         """See the interface."""
@@ -39,23 +53,13 @@ class XGrammarBackend:
     def compile(self, spec: GrammarSpec) -> CompiledGrammar:
         """See the interface."""
         try:
-            compiled = XGrammarCompiled(self._library, self._compile(spec), self._vocabulary)
-            return satisfiable(compiled, self._vocabulary.mask_words, spec.kind)
-        except (RuntimeError, ValueError, TypeError) as error:
-            lines = str(error).strip().splitlines() or [type(error).__name__]
-            raise InvalidGrammar(lines[-1].split("] ", 1)[-1], spec.kind) from error
-
-    def _compile(self, spec: GrammarSpec) -> Any:
-        compiler = self._compiler
-        match spec.kind:
-            case GrammarKind.JSON_SCHEMA:
-                return compiler.compile_json_schema(spec.text, **self._whitespace)
-            case GrammarKind.REGEX:
-                return compiler.compile_regex(spec.text)
-            case GrammarKind.EBNF:
-                return compiler.compile_grammar(spec.text)
-            case GrammarKind.STRUCTURAL_TAG:
-                return compiler.compile_structural_tag(spec.text)
+            answer = self._processes.compile(str(spec.kind), spec.text, self._limit_s)
+        except CompilerGone as gone:
+            raise InvalidGrammar(f"{gone} (limit {self._limit_s:g} s, --grammar-compile-timeout)", spec.kind) from gone
+        if "error" in answer:
+            raise InvalidGrammar(answer["error"], spec.kind)
+        grammar = self._library.CompiledGrammar.deserialize_json(answer["grammar"], self._info)
+        return satisfiable(XGrammarCompiled(self._library, grammar, self._vocabulary), self._vocabulary.mask_words, spec.kind)
 
 
 class XGrammarCompiled:

@@ -39,6 +39,7 @@ def number(**keywords: Any) -> dict[str, Any]:
 
 
 A_B = {"a": INTEGER, "b": INTEGER}
+ESCAPED = ["Sjöfart", "éa", r"\xe9a"]
 NODE = obj({"v": INTEGER, "n": {"$ref": "#/$defs/n"}}, required=["v"], additionalProperties=False)
 TAGGED = [obj({"k": {"const": kind}}, required=["k"]) for kind in "ab"]
 
@@ -52,6 +53,7 @@ CASES = (
     Case("enum", {"enum": ["a", "b", 3, None]}, ('"a"', "3", "null"), ('"c"', "4")),
     Case("enum", {"type": "string", "enum": ["a", 3]}, ('"a"',), ("3",)),
     Case("enum", {"enum": ["在线", "Sjöfart", "🐙"]}, ('"在线"', '"Sjöfart"', '"🐙"'), ('"x"',)),
+    Case("enum maxLength", {"anyOf": [{"enum": ESCAPED}, text(maxLength=1)]}, ('"Sjöfart"', '"éa"', r'"\\xe9a"'), ('"ab"', '"\t"')),
     Case("enum", {"enum": []}, (), ("1", '"a"')),
     Case("enum", {"enum": ["aa", "b"], "minLength": 2}, (), ('"b"',)),
     Case("const", {"const": {"a": 1}}, (), ('{"a":2}', "1")),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from services.common.text.regex_syntax import Repeat
 from services.scheduler.grammar.formats import FORMATS
-from services.scheduler.grammar.regex_text import ANY_CHARACTER, BadRegex, parse_search, parse_whole, without_escapes, write
+from services.scheduler.grammar.regex_text import BadRegex, parse_search, parse_whole, without_escapes, write
 from services.scheduler.grammar.schema.problem import Schema, not_enforced, refuse, whole_number
 from services.scheduler.grammar.schema.profile import Profile
 
@@ -27,16 +26,7 @@ def string_keywords(schema: Schema, path: str, profile: Profile) -> Schema:
             both = "pattern" if "pattern" in schema else "format"
             not_enforced(path, f"{next(iter(out))} beside {both}", profile.name, "put the length into the pattern")
         out["pattern"] = pattern
-    elif out and not profile.string_escapes:
-        return {"pattern": _any_characters(least or 0, most)}
     return out
-
-
-def _any_characters(least: int, most: int | None) -> str:
-    """A length as a pattern of characters that JSON does not escape: as a length, xgrammar lets control characters through."""
-    tree = without_escapes(Repeat(ANY_CHARACTER, least, most))
-    assert tree is not None
-    return f"^({write(tree)})$"
 
 
 def _pattern(schema: Schema, path: str, profile: Profile) -> str | None:

@@ -1,0 +1,131 @@
+"""The program that compiles grammars for xgrammar: `python -m services.scheduler.grammar.xgrammar_process`.
+
+A compile cannot be interrupted, and a hostile grammar may take hours and all memory. In a process of its own it can be
+killed, and the kernel limits what it takes. Messages are a length (4 bytes, little-endian) and JSON, on standard
+input and output; a vocabulary first, then constraints, one answer each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import signal
+import struct
+import sys
+import types
+from typing import Any, BinaryIO
+
+_MEMORY_LIMIT = 4 << 30
+_GRACE_S = 5
+_LENGTH = struct.Struct("<I")
+_LOOSE_CLASS = r"[^\"\\\r\n]"
+_ESCAPE = re.compile(r"\\\\|\\x([0-9A-Fa-f]{2})")
+_STRICT_CLASS = r"[^\0-\x1f\"\\]"
+
+
+def read_message(stream: BinaryIO) -> Any:
+    """The next message, None at the end."""
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    return json.loads(stream.read(_LENGTH.unpack(head)[0]))
+
+
+def message_bytes(value: Any) -> bytes:
+    """A message as it is sent."""
+    data = json.dumps(value, ensure_ascii=False).encode()
+    return _LENGTH.pack(len(data)) + data
+
+
+class _Unneeded:
+    """Whatever a module that is not needed here would have offered."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+
+class _UnneededModule(types.ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Unneeded
+
+
+def _load_library() -> Any:
+    """xgrammar without torch and transformers, which it imports for masks on devices and for tokenizer objects only."""
+    sys.modules["torch"] = None  # type: ignore[assignment]
+    import tvm_ffi  # noqa: F401
+
+    for name in ("torch", "transformers"):
+        sys.modules[name] = _UnneededModule(name)
+    import xgrammar
+
+    return xgrammar
+
+
+class _Compiler:
+    def __init__(self, library: Any, vocabulary: dict[str, Any]) -> None:
+        self._library = library
+        self._whitespace = vocabulary["whitespace"]
+        info = library.TokenizerInfo(
+            [piece.encode("latin-1") for piece in vocabulary["pieces"]],
+            library.VocabType.RAW,
+            vocab_size=len(vocabulary["pieces"]),
+            stop_token_ids=vocabulary["end_ids"],
+        )
+        self._compiler = library.GrammarCompiler(info, max_threads=1, cache_enabled=False)
+
+    def compile(self, kind: str, text: str) -> str:
+        grammar = self._grammar(kind, text)
+        return str(self._compiler.compile_grammar(grammar).serialize_json())
+
+    def _grammar(self, kind: str, text: str) -> Any:
+        grammars = self._library.Grammar
+        match kind:
+            case "regex":
+                return grammars.from_regex(text)
+            case "ebnf":
+                return grammars.from_ebnf(text)
+            case "json_schema":
+                loose = grammars.from_json_schema(text, **self._whitespace)
+            case _:
+                loose = grammars.from_structural_tag(text)
+        printed = str(loose)
+        return grammars.from_ebnf(_without_control_characters(printed)) if _LOOSE_CLASS in printed else loose
+
+
+def _without_control_characters(printed: str) -> str:
+    """A printed grammar whose strings of a given length admit no control characters, as JSON does not.
+
+    `\\xf6` is printed, but read back with as many hexadecimal digits as follow; `\\u00f6` is not.
+    """
+    strict = printed.replace(_LOOSE_CLASS, _STRICT_CLASS)
+    return _ESCAPE.sub(lambda found: f"\\u00{found[1]}" if found[1] else found[0], strict)
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    os.nice(19)
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_LIMIT, _MEMORY_LIMIT))
+    source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the library prints must not get between the messages
+    vocabulary = read_message(source)
+    if vocabulary is None:
+        return
+    compiler = _Compiler(_load_library(), vocabulary)
+    while (order := read_message(source)) is not None:
+        signal.alarm(int(order["limit_s"]) + _GRACE_S)  # if the parent is gone, nobody else ends this
+        try:
+            answer = {"grammar": compiler.compile(order["kind"], order["text"])}
+        except Exception as error:  # the library raises its own types and RuntimeError
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            answer = {"error": lines[-1].split("] ", 1)[-1]}
+        signal.alarm(0)
+        sink.write(message_bytes(answer))
+        sink.flush()
+
+
+if __name__ == "__main__":
+    main()
