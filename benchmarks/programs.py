@@ -37,7 +37,7 @@ def program(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
             child.wait()
 
 
-def wait_http(port: int, path: str, child: subprocess.Popen[bytes], log: Path, seconds: float = 30.0) -> None:
+def wait_http(port: int, path: str, child: subprocess.Popen[bytes], log: Path, seconds: float = 120.0) -> None:
     """Until the path answers 200. Raises RuntimeError with the program's output."""
     until = time.monotonic() + seconds
     while time.monotonic() < until and child.poll() is None:
@@ -53,4 +53,4 @@ def wait_http(port: int, path: str, child: subprocess.Popen[bytes], log: Path, s
 def wait_grpc(port: int) -> None:
     """Until something listens."""
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        grpc.channel_ready_future(channel).result(30)
+        grpc.channel_ready_future(channel).result(120)

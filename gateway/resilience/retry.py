@@ -43,10 +43,11 @@ class RetrySettings:
 class RetryBudget:
     """Retries that all requests share, so that a fleet in trouble is not asked several times as much.
 
-    Each new request earns `share` of a retry, up to `reserve`, with which the budget starts.
+    Each new request earns `share` of a retry, up to `reserve`, with which the budget starts. `rng` spreads their waits.
     """
 
-    def __init__(self, *, share: float = 0.2, reserve: float = 100.0) -> None:
+    def __init__(self, *, share: float = 0.2, reserve: float = 100.0, rng: random.Random | None = None) -> None:
+        self.rng = rng or random.Random()
         self._share = share
         self._reserve = reserve
         self._left = reserve
@@ -83,7 +84,6 @@ class Attempts:
         deadline: float | None = None,
         has_untried: Callable[[frozenset[str]], bool] = lambda tried: False,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        rng: random.Random | None = None,
     ) -> None:
         self._settings = settings
         self._budget = budget
@@ -91,7 +91,6 @@ class Attempts:
         self._deadline = deadline
         self._has_untried = has_untried
         self._sleep = sleep
-        self._random = rng or random.Random()
         self._waits = 0
         self._wait_s = 0.0
         self._made = 0
@@ -152,12 +151,12 @@ class Attempts:
     def _pause(self, error: HeadraceError) -> float:
         if error.code != "no_worker" and self._has_untried(self.tried):
             return 0.0
-        return self._random.uniform(0.0, self._settings.resume_pause_s) if self.resuming else self._backoff(error)
+        return self._budget.rng.uniform(0.0, self._settings.resume_pause_s) if self.resuming else self._backoff(error)
 
     def _backoff(self, error: HeadraceError) -> float:
         longest = min(self._settings.cap_s, self._settings.initial_s * self._settings.factor**self._waits)
         self._waits += 1
-        wait_s = self._random.uniform(0.0, longest)
+        wait_s = self._budget.rng.uniform(0.0, longest)
         if isinstance(error, Overloaded) and error.retry_after_ms is not None:
             wait_s += min(longest, error.retry_after_ms / 1000)
         return wait_s

@@ -56,11 +56,10 @@ async def run(fleet: Fleet, *, time: Time | None = None, budget: RetryBudget | N
     settings = options.pop("settings", RetrySettings())
     attempts = Attempts(
         settings,  # type: ignore[arg-type]
-        budget or RetryBudget(),
+        budget or RetryBudget(rng=random.Random(3)),
         clock=time,
         has_untried=fleet.has_untried,
         sleep=time.sleep,
-        rng=random.Random(3),
         **options,  # type: ignore[arg-type]
     )
     async for attempt in attempts.run():
@@ -169,8 +168,8 @@ async def test_without_any_worker_a_new_request_is_told_at_once() -> None:
 async def test_a_resumed_request_outlasts_refusals_and_an_empty_fleet() -> None:
     """Neither attempts nor budget stop it: only its patience does."""
     time = Time()
-    budget = RetryBudget(share=0.0, reserve=0.0)
-    attempts = Attempts(RetrySettings(max_attempts=2), budget, clock=time, sleep=time.sleep, rng=random.Random(1))
+    budget = RetryBudget(share=0.0, reserve=0.0, rng=random.Random(1))
+    attempts = Attempts(RetrySettings(max_attempts=2), budget, clock=time, sleep=time.sleep)
     answers: list[HeadraceError] = [lost()] + [Overloaded("full")] * 20 + [Unavailable("nobody", code="no_worker")] * 20
     made = 0
     async for attempt in attempts.run():
