@@ -25,6 +25,26 @@ def with_checked_parts(text: str, check_schema: Callable[[str], str], check_rege
     return json.dumps(_checked(tag, check_schema, check_regex, 0), ensure_ascii=False)
 
 
+def triggered_tags(text: str) -> str:
+    """A tag in today's spelling; one with `structures` and `triggers`, as SGLang's users write it, becomes that."""
+    tag = json.loads(text)
+    if "structures" not in tag:
+        return text
+    try:
+        tags = [
+            {
+                "type": "tag",
+                "begin": structure["begin"],
+                "content": {"type": "json_schema", "json_schema": structure.get("schema", {})},
+                "end": structure["end"],
+            }
+            for structure in tag["structures"]
+        ]
+        return json.dumps({"type": "structural_tag", "format": {"type": "triggered_tags", "triggers": tag["triggers"], "tags": tags}})
+    except (KeyError, TypeError, AttributeError) as error:
+        raise BadTag(f"structures need begin, schema and end, and triggers beside them: {error}") from error
+
+
 def _checked(value: Any, check_schema: Callable[[str], str], check_regex: Callable[[str], str], depth: int) -> Any:
     if depth > _MAX_DEPTH:
         raise BadTag(f"nested more than {_MAX_DEPTH} deep")

@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from services.scheduler.grammar.checks import checked, satisfiable
 from services.scheduler.grammar.compiler_processes import CompilerGone, CompilerProcesses
-from services.scheduler.grammar.interface import CompiledGrammar, GrammarSpec, InvalidGrammar, Matcher
+from services.scheduler.grammar.interface import CompiledGrammar, GrammarKind, GrammarSpec, InvalidGrammar, Matcher
 from services.scheduler.grammar.schema.profile import XGRAMMAR
+from services.scheduler.grammar.structural_tag import BadTag, triggered_tags
 from services.scheduler.grammar.vocabulary import GrammarVocabulary
 
 
@@ -48,7 +49,13 @@ class XGrammarBackend:
 
     def check(self, spec: GrammarSpec) -> GrammarSpec:
         """See the interface."""
-        return checked(spec, XGRAMMAR)
+        good = checked(spec, XGRAMMAR)
+        if spec.kind is not GrammarKind.STRUCTURAL_TAG:
+            return good
+        try:
+            return GrammarSpec(spec.kind, triggered_tags(good.text))
+        except BadTag as error:
+            raise InvalidGrammar(str(error), spec.kind) from error
 
     def compile(self, spec: GrammarSpec) -> CompiledGrammar:
         """See the interface."""
