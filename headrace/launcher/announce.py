@@ -25,19 +25,19 @@ def address(host: str, port: int) -> str:
 
 
 def ready(model: str, rest: str, grpc: str, report: str, phases: Mapping[str, float], *, with_key: bool) -> str:
-    """The closing text of a start: report, address, a request to copy."""
+    """The closing text of a start: report, addresses (`rest` with its scheme), a request to copy."""
     timings = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in phases.items())
     key = " -H 'Authorization: Bearer YOUR_KEY'" if with_key else ""
     return f"""
 {report.rstrip()}
 
 Headrace {VERSION} serves {model}
-  REST  http://{rest}   (OpenAI API under /v1, native /generate)
+  REST  {rest}   (OpenAI API under /v1, native /generate)
   gRPC  {grpc}   (headrace.gateway.v1.Gateway, with reflection)
   ready in {sum(phases.values()):.1f} s: {timings}
 
 Try it:
-  curl -N http://{rest}/v1/chat/completions -H 'Content-Type: application/json'{key} \\
+  curl -N {rest}/v1/chat/completions -H 'Content-Type: application/json'{key} \\
     -d '{{"model": "{model}", "stream": true, "messages": [{{"role": "user", "content": "What is a headrace?"}}]}}'
 
 Ctrl-C stops everything; requests in flight are finished first, a second Ctrl-C does not wait.

@@ -57,11 +57,20 @@ def split(argv: Sequence[str]) -> SplitArguments:
     return found
 
 
-def check(arguments: SplitArguments) -> UpConfig:
+@dataclass(frozen=True)
+class Settings:
+    """The launcher's own settings, and each service's as it will read them."""
+
+    up: UpConfig
+    services: dict[str, Any]
+
+
+def check(arguments: SplitArguments) -> Settings:
     """Parse everything as each process will. Raises ConfigError; exits 2 on values that do not parse."""
-    for name, tokens in arguments.services.items():
-        load(PROGRAMS[name].config(), tokens, prog=f"headrace up ({name} flags)")
-    return load(UpConfig, arguments.up, prog="headrace up")[0]
+    services = {
+        name: load(PROGRAMS[name].config(), tokens, prog=f"headrace up ({name} flags)")[0] for name, tokens in arguments.services.items()
+    }
+    return Settings(load(UpConfig, arguments.up, prog="headrace up")[0], services)
 
 
 def _known(flag: str, flags: Iterable[str], prefix: str) -> None:

@@ -8,14 +8,14 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from headrace.launcher import announce
-from headrace.launcher.args import SplitArguments, check, split
-from headrace.launcher.config import UpConfig
+from headrace.launcher.args import Settings, SplitArguments, check, split
 from headrace.launcher.help import help_text
 from headrace.launcher.plan import Machine, plan
 from headrace.launcher.ports import Ports, assign
-from headrace.launcher.startup import Door, StartupFailed, server_report, wait_until_ready, warm_up
+from headrace.launcher.startup import StartupFailed, door_of, freeze_workers, server_report, wait_until_ready, warm_up
 from headrace.launcher.supervisor import GivenUp, Supervisor
 from headrace.models.errors import ModelError
 from headrace.models.resolve import Resolved, resolve
@@ -33,24 +33,25 @@ def main(argv: Sequence[str]) -> int:
     begin = time.monotonic()
     try:
         arguments = split(argv)
-        config = check(arguments)
-        ports = assign(config.port, config.host, config.workers)
-        model = resolve(config.model, ModelStore(cache_dir()), announce.own)
+        settings = check(arguments)
+        ports = assign(settings.up.port, settings.up.host, settings.up.workers)
+        model = resolve(settings.up.model, ModelStore(cache_dir()), announce.own)
     except (ConfigError, ModelError) as error:
         print(f"headrace up: {error}", file=sys.stderr)
         return 2 if isinstance(error, ConfigError) else 1
     except KeyboardInterrupt:
         return 130
-    return asyncio.run(_Run(config, arguments, model, ports, time.monotonic() - begin).run())
+    return asyncio.run(_Run(settings, arguments, model, ports, time.monotonic() - begin).run())
 
 
 class _Run:
     """One life of the suite."""
 
-    def __init__(self, config: UpConfig, arguments: SplitArguments, model: Resolved, ports: Ports, model_s: float) -> None:
-        self._config, self._model, self._ports = config, model, ports
-        self._specs = plan(config, arguments, model, ports, Machine(cores=len(os.sched_getaffinity(0))))
-        self._api_key = _value(arguments.services["gateway"], "--api-key")
+    def __init__(self, settings: Settings, arguments: SplitArguments, model: Resolved, ports: Ports, model_s: float) -> None:
+        self._config, self._model, self._ports = settings.up, model, ports
+        self._specs = plan(settings.up, arguments, model, ports, Machine(cores=len(os.sched_getaffinity(0))))
+        self._door = door_of(replace(settings.services["gateway"], host=settings.up.host), ports.rest)
+        self._token_file = settings.services["scheduler"].token_file or ""
         self._phases = {"model": model_s}
         self._stop = asyncio.Event()
         self._first_signal = 0.0
@@ -104,28 +105,22 @@ class _Run:
             supervisor.hurry()
 
     async def _bring_up(self) -> None:
-        door = Door(announce.address(self._config.host, self._ports.rest).rpartition(":")[0].strip("[]"), self._ports.rest, self._api_key)
+        door = self._door
         announce.own(f"starting {', '.join(spec.name for spec in self._specs)}")
         self._phases["services"] = await wait_until_ready(door, self._config.startup_timeout)
         if not self._config.skip_server_warmup:
             announce.own("warm-up: one request through every service")
             self._phases["warm-up"] = await warm_up(door)
         self._serving = True
-        rest = announce.address(self._config.host, self._ports.rest)
+        rest = ("https://" if door.tls else "http://") + announce.address(self._config.host, self._ports.rest)
         grpc = announce.address(self._config.host, self._ports.grpc)
         report = await server_report(door)
-        print(announce.ready(self._model.name, rest, grpc, report, self._phases, with_key=bool(self._api_key)), flush=True)
+        wrong = await freeze_workers([f"127.0.0.1:{port}" for port, _ in self._ports.workers], self._token_file)
+        if wrong:
+            announce.own(f"the workers' garbage collectors are not frozen: {wrong}")
+        print(announce.ready(self._model.name, rest, grpc, report, self._phases, with_key=bool(door.api_key)), flush=True)
 
 
 async def _raise(failure: asyncio.Future[GivenUp]) -> None:
     raise await failure
 
-
-def _value(tokens: Sequence[str], flag: str) -> str:
-    """The value of a flag in a list of tokens, or an empty string."""
-    for at, token in enumerate(tokens):
-        if token.startswith(flag + "="):
-            return token.partition("=")[2]
-        if token == flag and at + 1 < len(tokens):
-            return tokens[at + 1]
-    return ""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from headrace.launcher.http import Answer, call
+from headrace.programs import python_command, python_environment
 
 WARMUP_PROMPT = "The capital city of France is"
 _POLL_S = 0.05
@@ -25,10 +28,25 @@ class Door:
     host: str
     port: int
     api_key: str = ""
+    admin_key: str = ""
+    tls: bool = False
 
-    async def call(self, method: str, path: str, body: Any = None, timeout_s: float = 10.0) -> Answer:
+    async def call(self, method: str, path: str, body: Any = None, timeout_s: float = 10.0, *, admin: bool = False) -> Answer:
         """One HTTP call, off the event loop."""
-        return await asyncio.to_thread(call, self.host, self.port, method, path, body, timeout_s=timeout_s, api_key=self.api_key)
+        key = self.admin_key if admin else self.api_key
+        return await asyncio.to_thread(call, self.host, self.port, method, path, body, timeout_s=timeout_s, api_key=key, tls=self.tls)
+
+
+def door_of(gateway: Any, port: int) -> Door:
+    """The gateway's own settings say where it listens, which keys it wants, and whether it speaks TLS."""
+    host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(gateway.host, gateway.host)
+    user = gateway.api_key or _first_line(gateway.api_key_file)
+    admin = gateway.admin_api_key or _first_line(gateway.admin_api_key_file) or user
+    return Door(host, port, user, admin, gateway.tls_cert is not None)
+
+
+def _first_line(path: str | None) -> str:
+    return next(iter(Path(path).read_text().split()), "") if path else ""
 
 
 async def wait_until_ready(door: Door, give_up_after_s: float) -> float:
@@ -53,9 +71,22 @@ async def warm_up(door: Door) -> float:
     return time.monotonic() - begin
 
 
+async def freeze_workers(targets: Sequence[str], token_file: str) -> str:
+    """Set aside what the workers' garbage collectors would otherwise walk again and again. Returns what went wrong."""
+    process = await asyncio.create_subprocess_exec(
+        *python_command("headrace.client.control", [token_file, *targets]),
+        env=python_environment(),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    _, wrong = await process.communicate()
+    return "" if process.returncode == 0 else wrong.decode(errors="replace").strip()
+
+
 async def server_report(door: Door) -> str:
     """The workers' startup reports as /server_info has them."""
-    answer = await door.call("GET", "/server_info")
+    answer = await door.call("GET", "/server_info", admin=True)
     if answer.status != 200:
         return f"(no startup report: /server_info answered {answer.status})"
     return render_report(answer.json())

@@ -14,11 +14,12 @@ from headrace.check.determinism import check
 from headrace.cli import COMMANDS, main
 from headrace.commands.capacity import memory, shape_from
 from headrace.commands.serve import with_local_model
+from headrace.launcher.args import check as check_flags
 from headrace.launcher.args import split
-from headrace.launcher.command import _value
 from headrace.launcher.config import UpConfig
 from headrace.launcher.plan import Machine, plan
 from headrace.launcher.ports import assign
+from headrace.launcher.startup import door_of
 from headrace.models.resolve import Resolved
 from services.common.config import ConfigError
 
@@ -109,9 +110,13 @@ def test_the_plan_of_two_workers() -> None:
     assert gateway[at + 1 : at + 3] == ("127.0.0.1:30100", "127.0.0.1:30101")
 
 
-def test_values_in_either_spelling() -> None:
-    assert _value(["--api-key", "x"], "--api-key") == _value(["--api-key=x"], "--api-key") == "x"
-    assert _value(["--api-key"], "--api-key") == ""
+def test_the_launcher_knows_the_keys_its_own_gateway_wants(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("first\nsecond\n")
+    open_door = door_of(check_flags(split([])).services["gateway"], 5)
+    assert (open_door.host, open_door.port, open_door.api_key, open_door.admin_key, open_door.tls) == ("127.0.0.1", 5, "", "", False)
+    flags = ["--gateway.api-key-file", str(tmp_path / "keys"), "--gateway.admin-api-key=root", "--gateway.host=0.0.0.0"]
+    door = door_of(check_flags(split(flags)).services["gateway"], 5)
+    assert (door.host, door.api_key, door.admin_key) == ("127.0.0.1", "first", "root")
 
 
 def test_a_service_gets_a_folder_and_a_name(tmp_path: Path) -> None:
