@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from services.common.text.token_bytes import TokenBytes
-from services.scheduler.grammar.backends import make_backend
+from services.scheduler.grammar.backends import START_ALLOWANCE_S, make_backend
 from services.scheduler.grammar.desk import GrammarDesk
 from services.scheduler.grammar.interface import CompiledGrammar, GrammarBackend, GrammarSpec
 from services.scheduler.grammar.store import GrammarStore
@@ -70,6 +70,6 @@ def make_desk(
 
     def make() -> GrammarBackend:
         vocabulary = grammar_vocabulary(tokens, vocab_size, end_ids) if tokens is not None else None
-        return make_backend(name, vocabulary, any_whitespace=any_whitespace)
+        return make_backend(name, vocabulary, any_whitespace=any_whitespace, compile_limit_s=compile_limit_s)
 
-    return LazyDesk(LazyBackend(name, make), compile_limit_s=compile_limit_s)
+    return LazyDesk(LazyBackend(name, make), compile_limit_s=compile_limit_s + START_ALLOWANCE_S)

@@ -8,6 +8,8 @@ from services.scheduler.grammar.vocabulary import GrammarVocabulary
 from services.scheduler.grammar.xgrammar_backend import XGrammarBackend
 
 BACKENDS = ("xgrammar", "llguidance", "none")
+START_ALLOWANCE_S = 60.0
+"""Time a compile may take beyond its limit, as it may have to start a process first. Backends keep the limit themselves."""
 
 
 class NoBackend:
@@ -28,12 +30,18 @@ class NoBackend:
 
 
 def make_backend(
-    name: str, vocabulary: GrammarVocabulary | None, *, any_whitespace: bool = True, max_whitespace: int | None = None
+    name: str,
+    vocabulary: GrammarVocabulary | None,
+    *,
+    any_whitespace: bool = True,
+    max_whitespace: int | None = None,
+    compile_limit_s: float = 10.0,
 ) -> GrammarBackend:
-    """The backend called `name`; without a vocabulary there is none. Its library is imported here."""
+    """The backend called `name`, ready to compile; without a vocabulary there is none. Its library is imported here."""
     if name == "none":
         return NoBackend()
     if vocabulary is None:
         return NoBackend("constrained decoding needs a tokenizer, which this worker has not")
-    make: type[XGrammarBackend | LLGuidanceBackend] = XGrammarBackend if name == "xgrammar" else LLGuidanceBackend
-    return make(vocabulary, any_whitespace=any_whitespace, max_whitespace=max_whitespace)
+    if name == "llguidance":
+        return LLGuidanceBackend(vocabulary, any_whitespace=any_whitespace, max_whitespace=max_whitespace)
+    return XGrammarBackend(vocabulary, any_whitespace=any_whitespace, max_whitespace=max_whitespace, limit_s=compile_limit_s)

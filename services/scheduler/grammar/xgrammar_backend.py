@@ -43,6 +43,8 @@ class XGrammarBackend:
             }
         )
 
+        self.compile(GrammarSpec(GrammarKind.REGEX, "a"))  # the first request shall not wait for a process to start
+
     def close(self) -> None:
         """End the compiler processes."""
         self._processes.close()
