@@ -44,6 +44,11 @@ class CacheSubscriber:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
+    def forget(self, worker: Worker) -> None:
+        """The worker has left: drop its counts."""
+        del self.snapshots[worker.id], self.gaps[worker.id]
+        self.heard_at.pop(worker.id, None)
+
     async def sweep(self) -> None:
         """Clears retired entries out of the trees, a little at a time. Runs until cancelled."""
         while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gateway.workers.lease import Outcome
 from gateway.workers.registry import Registry
 from gateway.workers.worker import Worker
 
@@ -21,6 +22,7 @@ def describe(registry: Registry, worker: Worker) -> dict[str, Any]:
         "state_reason": worker.state_reason,
         "is_healthy": worker.is_ready,
         "in_flight": worker.in_flight.requests,
+        "outcomes": {outcome.value: registry.outcomes[worker.id, outcome] for outcome in Outcome},
         "load": {
             "running": load.running,
             "waiting": load.waiting,

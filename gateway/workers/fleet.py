@@ -66,6 +66,7 @@ class FleetWatcher:
         """Stop watching it."""
         for task in self._tasks.pop(worker.id, []):
             task.cancel()
+        self.cache.forget(worker)
 
     def worker_changed(self, worker: Worker, before: WorkerState) -> None:
         """Nothing to do: a worker is watched in every state."""

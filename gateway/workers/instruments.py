@@ -14,6 +14,7 @@ from gateway.workers.cache_subscriber import CacheSubscriber
 from gateway.workers.membership import Membership
 from gateway.workers.registry import Registry
 from gateway.workers.state import WorkerState
+from gateway.workers.worker import Worker
 from services.common.metrics import Metrics
 
 Rows = Iterable[tuple[Sequence[str], float]]
@@ -26,6 +27,22 @@ _STATES = {
     WorkerState.FAILED: "unhealthy",
 }
 _BREAKERS = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
+
+
+class _Forgetful:
+    """Observer of the registry that makes room for the series of new workers when old ones leave."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def worker_added(self, worker: Worker) -> None:
+        """Its series begin with its first numbers."""
+
+    def worker_removed(self, worker: Worker) -> None:
+        self._metrics.forget(worker=worker.id)
+
+    def worker_changed(self, worker: Worker, before: WorkerState) -> None:
+        """States are read at the scrape."""
 
 
 def publish_routing(metrics: Metrics, registry: Registry) -> None:
@@ -49,6 +66,7 @@ def publish_routing(metrics: Metrics, registry: Registry) -> None:
                 counts[worker.model, _STATES[worker.state]] += 1
         return counts.items()
 
+    registry.observe(_Forgetful(metrics))
     metrics.rows("headrace_routing_decisions_total", decisions)
     metrics.rows("headrace_routed_requests_total", lambda: [((worker,), n) for worker, n in registry.leased.items()])
     metrics.rows("headrace_routed_requests_in_flight", lambda: [((w.id,), w.in_flight.requests) for w in registry.workers()])

@@ -108,6 +108,9 @@ class Registry:
         """Takes the worker out at once; what runs there ends with its Session and goes on elsewhere. Raises NotFound."""
         worker = self.find(address)
         del self._workers[worker.id]
+        del self.leased[worker.id]
+        for outcome in Outcome:
+            del self.outcomes[worker.id, outcome]
         for group in self._groups.values():
             group.index.forget(worker.id)
             group.policy.forget(worker.id)
@@ -291,6 +294,7 @@ class Registry:
         return len(ready) >= self._settings.panic_workers and opened > self._settings.panic_share * len(ready)
 
     def _ended(self, worker: Worker, outcome: Outcome) -> None:
-        self.outcomes[worker.id, outcome] += 1
+        if self._workers.get(worker.id) is worker:
+            self.outcomes[worker.id, outcome] += 1
         if worker.state is WorkerState.DRAINING and not worker.in_flight.requests:
             self._wake()

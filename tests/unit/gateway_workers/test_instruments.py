@@ -15,6 +15,7 @@ from gateway.routing.factory import PolicySettings, make_policy
 from gateway.workers.cache_subscriber import CacheSubscriber
 from gateway.workers.describe import describe
 from gateway.workers.instruments import publish_caches, publish_discovery, publish_resilience, publish_routing
+from gateway.workers.lease import Outcome
 from gateway.workers.membership import Endpoint, Membership
 from gateway.workers.registry import Registry, RegistrySettings
 from gateway.workers.request import LeaseRequest, PromptKey
@@ -62,6 +63,22 @@ async def test_all_numbers_are_scraped() -> None:
         'headrace_discovery_events_total{kind="added"} 1.0',
     ):
         assert line in text.splitlines()
+
+
+async def test_workers_that_come_and_go_leave_nothing_behind() -> None:
+    rng = random.Random(1)
+    fleet = Registry(RegistrySettings(), lambda model: make_policy("random", PolicySettings(), time.monotonic, rng), time.monotonic)
+    metrics = Metrics("gateway", registry=CollectorRegistry())
+    publish_routing(metrics, fleet)
+    for i in range(500):
+        worker = fleet.add(f"10.0.{i // 250}.{i % 250}:1")
+        fleet.session_opened(worker, WorkerInfo(ModelIdentity("m", "d", "t")))
+        lease = fleet.lease(LeaseRequest("m", PromptKey([1])))
+        text = generate_latest(metrics.registry).decode()
+        assert f'headrace_routed_requests_total{{worker="{worker.id}"}} 1.0' in text, "never counted as one of many others"
+        fleet.remove(worker.id)
+        lease.settle(Outcome.CANCELLED)
+    assert (len(fleet.leased), len(fleet.outcomes)) == (0, 0)
 
 
 def test_a_description_is_json_and_names_the_process_of_local_workers_only() -> None:
