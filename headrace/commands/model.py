@@ -36,16 +36,26 @@ def main(argv: Sequence[str]) -> int:
         return 0
     name = names[0] if names else DEFAULT_MODEL
     try:
-        folder = resolve(name, store, _say).folder
-        if action == "check":
-            return check(folder)
-        known = find(name)
-        if action == "gguf" and known is None:
-            raise ModelError(f"{name} is not a model that was fetched as a GGUF file")
-        print(store.gguf(known) if action == "gguf" and known is not None else folder)
+        return act(action, name, store)
     except ModelError as error:
         print(f"headrace model: {error}", file=sys.stderr)
         return 1
+
+
+def act(action: str, name: str, store: ModelStore) -> int:
+    """One of fetch, path, gguf and check. Raises ModelError."""
+    known = find(name)
+    if action == "gguf" or (action == "fetch" and known is not None and known.cannot_serve):
+        if known is None:
+            raise ModelError(f"{name} is not a model that is fetched as a GGUF file")
+        print(store.download(known, _say))
+        if known.cannot_serve:
+            _say(f"{known.name} cannot be served: {known.cannot_serve}")
+        return 0
+    folder = resolve(name, store, _say).folder
+    if action == "check":
+        return check(folder)
+    print(folder)
     return 0
 
 

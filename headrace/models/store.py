@@ -65,13 +65,22 @@ class ModelStore:
         if not self.has(model.name):
             with self._lock(model.name, say):
                 if not self.has(model.name):
-                    gguf = self.gguf(model)
-                    if not gguf.exists():
-                        fetch(model, gguf, say)
+                    gguf = self._fetched(model, say)
                     if model.cannot_serve:
                         raise ModelError(f"{model.name} is fetched ({gguf}) but cannot be served: {model.cannot_serve}")
                     self._convert(gguf, model.name, say)
         return self.folder(model.name)
+
+    def download(self, model: CatalogModel, say: Say) -> Path:
+        """The catalog model's GGUF file, fetched if need be, whether the engine can run it or not. Raises ModelError."""
+        with self._lock(model.name, say):
+            return self._fetched(model, say)
+
+    def _fetched(self, model: CatalogModel, say: Say) -> Path:
+        gguf = self.gguf(model)
+        if not gguf.exists():
+            fetch(model, gguf, say)
+        return gguf
 
     def ensure_gguf(self, file: Path, say: Say) -> Path:
         """The folder converted from a GGUF file of the user's. Raises ModelError."""
