@@ -112,6 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(2), "big") * 1000)
     parser.add_argument("--skip", nargs="*", default=[], choices=["llama.cpp", "prefix", "bf16", "int8"], help="leave these out")
+    parser.add_argument("--loads", nargs="*", default=[load.name for load in LOADS], choices=[load.name for load in LOADS])
     parser.add_argument("--logs", type=Path, default=Path("/tmp/headrace-bench"))
     parser.add_argument("--json", type=Path)
     args = parser.parse_args(argv)
@@ -144,7 +145,7 @@ def beside_peers(session: Session, args: argparse.Namespace, model: Path, gguf: 
     servers = [session.start(recipe) for recipe in recipes]
     for number in range(args.rounds):
         print(f"round {number + 1} of {args.rounds}", flush=True)
-        for load in LOADS:
+        for load in (load for load in LOADS if load.name in args.loads):
             some = [s for s in servers if s.recipe.name != LLAMA or load.name == "1 user"]
             session.round(some, load)
     for server in servers:
