@@ -59,6 +59,8 @@ class DetokenizerServicer(pb_grpc.DetokenizerServicer):
             await context.write(pb.FromDetok(welcome=self._welcome()))
             self._sessions.add(session)
             self._instruments.sessions.inc()
+            if self._draining:  # it came between the check above and now
+                session.announce_drain(int(self._config.drain_timeout * 1000))
             await session.run(request_iterator, context)
         except HeadraceError as error:
             session.texts.drop_all()  # before the status, which a peer that does not read may never take
