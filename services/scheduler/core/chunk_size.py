@@ -5,6 +5,7 @@ from __future__ import annotations
 from services.scheduler.core.state import UNBOUNDED, State
 
 _IDLE_FACTOR = 10  # with nobody decoding, a chunk may take this many times the target gap
+_LEAST_BUDGET = 0.2  # share of the target that prompts get though decode steps alone take longer
 _LEAST = 16
 _LEAST_SHARE = 4  # of a chunk, that decode tokens leave to the prompt
 
@@ -20,12 +21,12 @@ def room(state: State, decodes_in_step: int) -> int:
         chunk = state.chunk_bound if state.chunk_bound >= 0 else UNBOUNDED
         wanted = max(chunk - decodes_in_step, chunk // _LEAST_SHARE)
     else:
-        wanted = max(int(rate * _budget_ms(state, state.config.itl_target_ms, decodes_in_step) / 1000), _LEAST)
+        wanted = max(int(rate * _budget_ms(state, state.config.itl_target_ms) / 1000), _LEAST)
     return max(min(wanted, state.step_bound), least)
 
 
-def _budget_ms(state: State, target_ms: float, decodes_in_step: int) -> float:
-    """Time the next step may spend on prompts."""
+def _budget_ms(state: State, target_ms: float) -> float:
+    """Time the next step may spend on prompts: between two tokens of a running choice lie a chunk and a decode step."""
     if not len(state.batch):
         return target_ms * _IDLE_FACTOR
-    return target_ms - (state.counters.decode_step_ms if decodes_in_step else 0.0)
+    return max(target_ms - state.counters.decode_step_ms, target_ms * _LEAST_BUDGET)
