@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.cache.eviction import EVICTION_POLICIES
-from services.scheduler.core.messages import FinishReason
+from services.scheduler.core.messages import ChoiceSpec, FinishReason, StopSpec, SubmitRequest
 from services.scheduler.core.plan import IntArray, SamplingSpec
 from services.scheduler.core.policy import POLICIES
 from services.scheduler.engine.script import Failure, Script
@@ -149,3 +149,38 @@ def test_overlap_launches_before_it_processes() -> None:
     assert driver.engine.trace[:6] == ["launch 1", "launch 2", "collect 1", "launch 3", "collect 2", "launch 4"]
     assert driver.engine.plans[1].input_ids.tolist() == [-1]
     assert len(driver.engine.plans) == 5  # the length is known beforehand: no step is wasted on it
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 1 << 30), overlap=st.booleans(), failures=st.lists(st.integers(1, 60), max_size=2))
+def test_choices_of_a_request_are_what_each_would_be_alone(seed: int, overlap: bool, failures: list[int]) -> None:
+    """Several choices per prompt under pressure: each equals a request of its own with the same seed and index."""
+    random = Random(seed)
+    script = Script("scripted", VOCAB, CONTEXT, (3,), failures=tuple(Failure(launch) for launch in failures))
+    driver = Driver(
+        script,
+        pool=random.choice([150, 400]),
+        page=random.choice([1, 4]),
+        rows=random.choice([2, 8]),
+        chunked_prefill_size=random.choice([-1, 16]),
+        disable_overlap_schedule=not overlap,
+        disable_radix_cache=random.random() < 0.3,
+        init_new_token_ratio=0.05,
+    )
+    calm = Driver(Script("scripted", VOCAB, CONTEXT, (3,)), pool=4000, check=False)
+    for request in range(6):
+        tokens = prompt(random.randrange(1, 60), request, VOCAB)
+        specs = tuple(ChoiceSpec(100 * request + index, index, seed=random.randrange(9)) for index in range(random.randrange(1, 5)))
+        for ours in (driver, calm):
+            for group in (specs,) if ours is driver else ((spec,) for spec in specs):
+                ours.scheduler.submit(SubmitRequest("r", tokens, group, SamplingSpec(temperature=1.0), StopSpec(max_new_tokens=20)))
+        for _ in range(random.randrange(4)):
+            driver.turn()
+        if random.random() < 0.3:
+            driver.scheduler.cancel(specs[0].handle)
+    driver.run()
+    calm.run()
+    for handle, said in calm.said.items():
+        tokens_here = driver.tokens(handle)
+        whole = driver.final(handle).reason in (FinishReason.STOP, FinishReason.LENGTH)
+        assert tokens_here == (said.tokens if whole else said.tokens[: len(tokens_here)])
