@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -56,3 +57,32 @@ def test_a_worker_that_ends_leaves_the_gateway_alive_and_not_ready(release: Rele
     worker.start()
     worker.wait("readiness")
     gateway.wait("readiness")
+
+
+@pytest.mark.parametrize("component", ["tokenizer", "detokenizer", "worker-smollm2"])
+def test_a_pod_that_cannot_load_ends_at_once_and_says_why(tmp_path: Path, component: str) -> None:
+    missing = {"model_path": str(tmp_path / "missing")}
+    release = Release(render("nothing-values.yaml"), tmp_path, {component.partition("-")[0]: missing})
+    pod = release.pods[component][0]
+    pod.start()
+    assert pod.join(60) not in (0, None)
+    assert str(tmp_path / "missing") in pod.log.read_text()
+
+
+def test_logs_are_json_lines_without_prompts_or_answers(release: Release) -> None:
+    gateway = release.pods["gateway"][0]
+    secret = "a sentence nobody else should read"
+    body = json.dumps({"text": secret, "sampling_params": {"max_new_tokens": 26}}).encode()
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{gateway.config['port']}/generate", body, {"content-type": "application/json", "x-request-id": "seen-in-the-log"}
+    )
+    with urllib.request.urlopen(request, timeout=30) as response:
+        assert json.load(response)["text"] == expected(26)
+    for pod in release.all():
+        text = pod.log.read_text()
+        assert secret not in text
+        assert expected(26) not in text
+        for line in text.splitlines():
+            assert line.startswith("{"), (pod.component, text)
+            assert {"time", "level", "service", "message"} <= set(json.loads(line)), pod.component
+    assert '"request_id": "seen-in-the-log"' in gateway.log.read_text()
