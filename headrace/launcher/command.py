@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
         settings = check(arguments)
         ports = assign(settings.up.port, settings.up.host, settings.up.workers)
         model = resolve(settings.up.model, ModelStore(cache_dir()), announce.own)
-    except (ConfigError, ModelError) as error:
+    except (ConfigError, ModelError, OSError) as error:
         print(f"headrace up: {error}", file=sys.stderr)
         return 2 if isinstance(error, ConfigError) else 1
     except KeyboardInterrupt:

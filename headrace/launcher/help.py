@@ -25,12 +25,12 @@ def help_text() -> str:
             _groups(own.format_help()),
             "\nPassed on to every scheduler-worker",
             "===================================",
-            _groups(scheduler.format_help()),
+            _groups(scheduler.format_help(), but="Network:"),  # those addresses are planned
         )
     )
 
 
-def _groups(text: str) -> str:
-    """The help without its usage line and the general options."""
-    sections = text.split("\n\n")
-    return "\n\n".join(section.strip("\n") for section in sections if not section.startswith(("usage:", "options:")))
+def _groups(text: str, but: str = "options:") -> str:
+    """The help without its usage line, the general options and one more group."""
+    left_out = ("usage:", "options:", but)
+    return "\n\n".join(section.strip("\n") for section in text.split("\n\n") if not section.startswith(left_out))
