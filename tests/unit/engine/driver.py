@@ -20,14 +20,14 @@ from services.scheduler.weights.loader import load_weights, open_checkpoint
 GREEDY = SamplingSpec(temperature=0.0)
 
 
-def engine_info(config: ModelConfig, runner: ForwardRunner, num_slots: int, context: int) -> EngineInfo:
+def engine_info(config: ModelConfig, runner: ForwardRunner, num_slots: int, context: int, max_rows: int = 16) -> EngineInfo:
     return EngineInfo(
         model_name="test",
         model_digest="test",
         vocab_size=config.vocab_size,
         context_length=context,
         num_slots=num_slots,
-        max_rows=16,
+        max_rows=max_rows,
         page_size=1,
         bytes_per_token=config.kv_bytes_per_token(4),
         dtype="float32",
