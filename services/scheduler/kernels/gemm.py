@@ -38,16 +38,19 @@ def pack(weight: torch.Tensor, kind: Kind, isa: str | None = None) -> PackedWeig
     return PackedWeight(data, weight.shape[0], weight.shape[1], kind, chosen)
 
 
-def gemm(x: torch.Tensor, weight: PackedWeight) -> torch.Tensor:
-    """float32 [rows, k] times weight^T -> float32 [rows, n], on the calling thread."""
-    out: torch.Tensor = torch.ops.headrace_cpu.gemm(x, weight.data, weight.n, weight.kind, weight.isa)
+def gemm(x: torch.Tensor, weight: PackedWeight, wide: bool = False) -> torch.Tensor:
+    """float32 [rows, k] times weight^T -> float32 [rows, n], on the calling thread.
+
+    `wide` gives i8 and i4 weights activations of 16 bits instead of 8.
+    """
+    out: torch.Tensor = torch.ops.headrace_cpu.gemm(x, weight.data, weight.n, weight.kind, wide, weight.isa)
     return out
 
 
-def quantize(x: torch.Tensor) -> torch.Tensor:
-    """x as int8 with a scale for each 32 numbers holds it, in float32."""
+def quantize(x: torch.Tensor, levels: int = 127) -> torch.Tensor:
+    """x as integers up to `levels` with a scale for each 32 numbers hold it, in float32."""
     groups = x.reshape(-1, GROUP)
-    scale = groups.abs().amax(-1, keepdim=True) / 127
+    scale = groups.abs().amax(-1, keepdim=True) / levels
     levels = torch.where(scale > 0, groups / scale, 0.0).round()
     return (levels * scale).reshape(x.shape)
 
@@ -60,11 +63,11 @@ def quantize_weight(weight: torch.Tensor) -> torch.Tensor:
     return (levels * scale).reshape(weight.shape)
 
 
-def reference_gemm(x: torch.Tensor, weight: torch.Tensor, kind: Kind) -> torch.Tensor:
+def reference_gemm(x: torch.Tensor, weight: torch.Tensor, kind: Kind, wide: bool = False) -> torch.Tensor:
     """What `gemm` computes, in float64."""
     if kind == "bf16":
         x, weight = x.bfloat16(), weight.bfloat16()
     elif kind in ("i8", "i4"):
-        x = quantize(x)
+        x = quantize(x, 127 * 128 if wide else 127)
         weight = quantize_weight(weight) if kind == "i8" else weight
     return x.double() @ weight.double().T

@@ -38,15 +38,17 @@ def assert_close(actual: torch.Tensor, expected: torch.Tensor, relative: float) 
 
 @pytest.mark.parametrize("kind", ["f32", "bf16", "i8", "i4"])
 @_few
-@given(seed=_seeds, rows=_rows, n=st.sampled_from([1, 15, 16, 17, 48, 80, 100]), groups=st.sampled_from([1, 2, 3, 5, 18]))
-def test_gemm(isa: str, kind: Kind, seed: int, rows: int, n: int, groups: int) -> None:
+@given(
+    seed=_seeds, rows=_rows, n=st.sampled_from([1, 15, 16, 17, 48, 80, 100]), groups=st.sampled_from([1, 2, 3, 5, 18]), wide=st.booleans()
+)
+def test_gemm(isa: str, kind: Kind, seed: int, rows: int, n: int, groups: int, wide: bool) -> None:
     generator = torch.Generator().manual_seed(seed)
     weight = normal(generator, n, 32 * groups)
     if kind == "i4":
         weight = on_a_grid(weight)
     x = normal(generator, rows, 32 * groups)
-    out = gemm(x, pack(weight, kind, isa))
-    assert_close(out, reference_gemm(x, weight, kind), 2e-5)
+    out = gemm(x, pack(weight, kind, isa), wide)
+    assert_close(out, reference_gemm(x, weight, kind, wide), 2e-5)
 
 
 @_few

@@ -155,7 +155,7 @@ Kind kind_of(const std::string& name) {
 }
 
 Weight weight_of(const Tensor& packed, int64_t n, int64_t k, Kind kind) {
-  const int unit = activation_kind(kind) == Kind::i8 ? kGroup : 16;
+  const int unit = kind == Kind::i8 || kind == Kind::i4 ? kGroup : 16;
   TORCH_CHECK_VALUE(k > 0 && k % unit == 0, "k = ", k, " is not a multiple of ", unit);
   Weight w;
   w.n = static_cast<int>(n);
@@ -183,12 +183,13 @@ Tensor gemm_pack(const Tensor& weight, const std::string& kind, const std::strin
   return packed;
 }
 
-Tensor gemm(const Tensor& x, const Tensor& packed, int64_t n, const std::string& kind, const std::string& isa) {
+Tensor gemm(const Tensor& x, const Tensor& packed, int64_t n, const std::string& kind, bool wide, const std::string& isa) {
   const Kernels& k = kernels_of(isa);
   TORCH_CHECK_VALUE(x.dim() == 2, "x must be [rows, k]");
   const int rows = static_cast<int>(x.size(0));
-  const Weight w = weight_of(packed, n, x.size(1), kind_of(kind));
-  const Kind activation = activation_kind(w.kind);
+  Weight w = weight_of(packed, n, x.size(1), kind_of(kind));
+  w.wide = wide;
+  const Kind activation = w.activations();
   std::vector<Group> groups(static_cast<size_t>(rows) * (w.k / kGroup + 1));
   std::vector<uint8_t> bytes(static_cast<size_t>(rows) * w.k * element_bytes(activation) + 64);
   const Rows from{bytes.data(), static_cast<size_t>(w.k) * element_bytes(activation), groups.data(), static_cast<size_t>(w.k / kGroup)};
@@ -299,7 +300,7 @@ TORCH_LIBRARY(headrace_cpu, m) {
   m.def("decoder_stats(int handle) -> int[]", &stats);
   m.def("gemm_fits_i4(Tensor weight, str isa) -> bool", &gemm_fits_i4);
   m.def("gemm_pack(Tensor weight, str kind, str isa) -> Tensor", &gemm_pack);
-  m.def("gemm(Tensor x, Tensor packed, int n, str kind, str isa) -> Tensor", &gemm);
+  m.def("gemm(Tensor x, Tensor packed, int n, str kind, bool wide, str isa) -> Tensor", &gemm);
   m.def("rmsnorm(Tensor x, Tensor weight, float eps, str isa) -> Tensor", &rmsnorm);
   m.def("silu_mul(Tensor gate, Tensor up, str isa) -> Tensor", &silu_mul);
   m.def(

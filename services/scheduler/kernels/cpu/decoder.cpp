@@ -42,7 +42,7 @@ void Decoder::forward(const Step& step) {
     });
     for (int i = 0; i < config_.layers; ++i) layer(layers_[i], i, step, thread);
     if (step.logits == 0) return;
-    norm_rows(b_.residual, step.logits_index, final_norm_, step.logits, thread);
+    norm_rows(step.logits_index, final_norm_, step.logits, head_.activations(), thread);
     spend(kRest, thread);
     product(b_.x, head_, step.logits, step.out, static_cast<size_t>(padded_vocab()), false);
     spend(kHeadCost, thread);
@@ -51,14 +51,14 @@ void Decoder::forward(const Step& step) {
 
 void Decoder::layer(const Layer& w, int index, const Step& step, int thread) {
   const int rows = step.tokens;
-  norm_rows(b_.residual, nullptr, w.input_norm, rows, thread);
+  norm_rows(nullptr, w.input_norm, rows, w.qkv.activations(), thread);
   spend(kRest, thread);
   product(b_.x, w.qkv, rows, b_.wide, w.qkv.n, false);
   spend(kProducts, thread);
   attend(w, index, step, thread);
   product(b_.x, w.out, rows, b_.residual, config_.hidden, true);
   spend(kProducts, thread);
-  norm_rows(b_.residual, nullptr, w.post_norm, rows, thread);
+  norm_rows(nullptr, w.post_norm, rows, w.gate_up.activations(), thread);
   spend(kRest, thread);
   gate_up(w, rows, thread);
   product(b_.act, w.down, rows, b_.residual, config_.hidden, true);
@@ -66,14 +66,14 @@ void Decoder::layer(const Layer& w, int index, const Step& step, int thread) {
 }
 
 // Leaves the normalized rows (all, or those picked) in b_.x.
-void Decoder::norm_rows(const float* x, const int32_t* pick, const float* weight, int rows, int thread) {
+void Decoder::norm_rows(const int32_t* pick, const float* weight, int rows, Kind kind, int thread) {
   const int hidden = config_.hidden;
   float* line = b_.scratch + thread * b_.scratch_stride;
   pool_.each(tiles(rows, kRowTile), [&](int i) {
     for (int r = i * kRowTile; r < std::min(rows, (i + 1) * kRowTile); ++r) {
-      const float* from = x + static_cast<size_t>(pick ? pick[r] : r) * hidden;
+      const float* from = b_.residual + static_cast<size_t>(pick ? pick[r] : r) * hidden;
       k_.rmsnorm(from, hidden, weight, config_.eps, 1, hidden, line, hidden);
-      k_.to_rows(line, hidden, 1, hidden, activation_kind(config_.kind), b_.x.from(r));
+      k_.to_rows(line, hidden, 1, hidden, kind, b_.x.from(r));
     }
   });
 }
@@ -101,7 +101,7 @@ void Decoder::gate_up(const Layer& w, int rows, int thread) {
     k_.product(b_.x.from(row), w.gate_up, count, strip, width, tile, stride, false);
     k_.product(b_.x.from(row), w.gate_up, count, strips + strip, width, up, stride, false);
     k_.silu_mul(tile, up, stride, count, width * 16, tile, stride);
-    const Kind kind = activation_kind(config_.kind);
+    const Kind kind = w.down.activations();
     k_.to_rows(tile, stride, count, width * 16, kind, b_.act.from(row).column(strip * 16, kind));
   });
 }
@@ -121,7 +121,7 @@ void Decoder::attend(const Layer& w, int index, const Step& step, int thread) {
   pool_.each(tiles(step.tokens, kRowTile), [&](int i) {
     const int row = i * kRowTile;
     k_.to_rows(b_.attention + static_cast<size_t>(row) * width, width, std::min(kRowTile, step.tokens - row), width,
-               activation_kind(config_.kind), b_.x.from(row));
+               w.out.activations(), b_.x.from(row));
   });
   spend(kRest, thread);
 }

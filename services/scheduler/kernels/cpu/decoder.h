@@ -68,14 +68,14 @@ class Decoder {
   void layer(const Layer& w, int index, const Step& step, int thread);
   void attend(const Layer& w, int index, const Step& step, int thread);
   void head(const Step& step);
-  void norm_rows(const float* x, const int32_t* pick, const float* weight, int rows, int thread);
+  void norm_rows(const int32_t* pick, const float* weight, int rows, Kind kind, int thread);
   void product(const Rows& x, const Weight& w, int rows, float* out, size_t stride, bool add);
   void gate_up(const Layer& w, int rows, int thread);
   AttentionArgs attention_args(int layer) const;
   KvLayer kv_layer(int layer) const;
   Rows make_rows(Workspace& bytes, Workspace& groups, int rows, int k) const;
   float* copy_floats(const std::vector<Matrix>& rows, int padded);
-  void load_weight(Weight& w, const std::vector<Matrix>& rows);
+  void load_weight(Weight& w, const std::vector<Matrix>& rows, bool wide = false);
   void spend(Cost cost, int thread);
 
   DecoderConfig config_;

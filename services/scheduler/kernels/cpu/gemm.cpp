@@ -6,7 +6,7 @@ namespace headrace::HR_ISA {
 namespace {
 
 // Integer sums are exact inside a group, and groups are added in order, so the result is the same for every R and S.
-template <int R, int S>
+template <int R, int S, bool Wide>
 struct IntTile {
   const Rows& x;
   const TileArgs& a;
@@ -28,19 +28,37 @@ struct IntTile {
     }
   }
 
+  // Calls add(column of x in bytes) for the bytes of group g, or for the high bytes, times 128, and then the low ones.
+  template <class Add>
+  static void planes(int g, I (&sum)[R][S], Add add) {
+    if constexpr (Wide) {
+      add(2 * g * kGroup);
+      for (auto& row : sum)
+        for (I& v : row) v = times_128(v);
+      add(2 * g * kGroup + kGroup);
+    } else {
+      add(g * kGroup);
+    }
+  }
+
   void i8_group(const uint8_t* w, const uint8_t* scales, int g) {
     I sum[R][S];
-    for (int r = 0; r < R; ++r)
-      for (int s = 0; s < S; ++s) sum[r][s] = set1(group(r, g).offset);
-    for (int k = 0; k < kGroup; k += 4, w += 64) {
-      I wv[S];
-      for (int s = 0; s < S; ++s) wv[s] = load_dwords(w + s * a.w_stride);
-      ahead.fetch(S);
-      quad(sum, wv, g * kGroup + k);
-    }
+    for (auto& row : sum)
+      for (I& v : row) v = set1(0);
+    planes(g, sum, [&](int column) {
+      for (int k = 0; k < kGroup; k += 4) {
+        I wv[S];
+        for (int s = 0; s < S; ++s) wv[s] = load_dwords(w + k * 16 + s * a.w_stride);
+        quad(sum, wv, column + k);
+      }
+    });
+    if (!ahead.idle()) ahead.fetch(8 * S);
     for (int s = 0; s < S; ++s) {
       const F scale = load_f16(reinterpret_cast<const uint16_t*>(scales + s * a.w_stride));
-      for (int r = 0; r < R; ++r) acc[r][s] = fma(to_float(sum[r][s]), mul(scale, set1(group(r, g).scale)), acc[r][s]);
+      for (int r = 0; r < R; ++r) {
+        const I exact = add(sum[r][s], set1(group(r, g).offset));
+        acc[r][s] = fma(to_float(exact), mul(scale, set1(group(r, g).scale)), acc[r][s]);
+      }
     }
   }
 
@@ -48,20 +66,21 @@ struct IntTile {
     I sum[R][S];
     for (auto& row : sum)
       for (I& v : row) v = set1(0);
-    for (int k = 0; k < kGroup; k += 8, w += 64) {
-      I low[S], high[S];
-      for (int s = 0; s < S; ++s) {
-        const I both = load_dwords(w + s * a.w_stride);
-        low[s] = low_nibbles(both);
-        high[s] = high_nibbles(both);
+    planes(g, sum, [&](int column) {
+      for (int k = 0; k < kGroup; k += 8) {
+        I low[S], high[S];
+        for (int s = 0; s < S; ++s) {
+          const I both = load_dwords(w + k * 8 + s * a.w_stride);
+          low[s] = low_nibbles(both);
+          high[s] = high_nibbles(both);
+        }
+        quad(sum, low, column + k);
+        quad(sum, high, column + k + 4);
       }
-      ahead.fetch(S);
-      quad(sum, low, g * kGroup + k);
-      quad(sum, high, g * kGroup + k + 4);
-    }
-    ahead.fetch(S);
+    });
+    if (!ahead.idle()) ahead.fetch(5 * S);
     for (int s = 0; s < S; ++s) {
-      const auto* f16 = reinterpret_cast<const uint16_t*>(w + s * a.w_stride);
+      const auto* f16 = reinterpret_cast<const uint16_t*>(w + 256 + s * a.w_stride);
       const F scale = load_f16(f16), minimum = load_f16(f16 + 16);
       for (int r = 0; r < R; ++r) {
         acc[r][s] = fma(minimum, set1(group(r, g).sum), acc[r][s]);
@@ -99,7 +118,8 @@ void int_product(const Rows& x, const Weight& w, TileArgs a, int rows, int strip
       t.out += r * a.out_stride;
       with_rows<kIntRows>(n, [&]<int R>() {
         const Rows from = x.from(r);
-        IntTile<R, S>(from, t).run(w.kind, w.k / kGroup);
+        if (w.wide) IntTile<R, S, true>(from, t).run(w.kind, w.k / kGroup);
+        else IntTile<R, S, false>(from, t).run(w.kind, w.k / kGroup);
       });
       r += n;
     }
@@ -135,6 +155,8 @@ void product(const Rows& x, const Weight& w, int rows, int strip, int strips, fl
     case Kind::i8:
     case Kind::i4:
       return int_product(x, w, a, rows, strips);
+    case Kind::i16:
+      return;  // activations only
   }
 }
 

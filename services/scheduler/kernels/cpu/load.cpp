@@ -39,10 +39,11 @@ float* Decoder::copy_floats(const std::vector<Matrix>& rows, int padded) {
   return to;
 }
 
-void Decoder::load_weight(Weight& w, const std::vector<Matrix>& rows) {
+void Decoder::load_weight(Weight& w, const std::vector<Matrix>& rows, bool wide) {
   w.n = total_rows(rows);
   w.k = rows.front().k;
   w.kind = config_.kind;
+  w.wide = wide;
   if (w.kind == Kind::i8) {
     std::atomic<bool> fits{true};
     for (const Matrix& m : rows) {
@@ -72,11 +73,12 @@ void Decoder::load(Part part, int layer, const std::vector<Matrix>& rows) {
   Layer& l = layers_[std::clamp(layer, 0, config_.layers - 1)];
   const int n = total_rows(rows);
   switch (part) {
-    case kQkv: return load_weight(l.qkv, rows);
+    // Rounding the inputs of these two costs most of what int8 costs in quality, for a small share of the products.
+    case kQkv: return load_weight(l.qkv, rows, true);
     case kOut: return load_weight(l.out, rows);
     case kGateUp: return load_weight(l.gate_up, rows);
     case kDown: return load_weight(l.down, rows);
-    case kHead: return load_weight(head_, rows);
+    case kHead: return load_weight(head_, rows, true);
     case kInputNorm: l.input_norm = copy_floats(rows, n); return;
     case kPostNorm: l.post_norm = copy_floats(rows, n); return;
     case kQNorm: l.q_norm = copy_floats(rows, n); return;

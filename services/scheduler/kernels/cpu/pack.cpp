@@ -45,6 +45,29 @@ struct Grid {
   float scale, minimum;
 };
 
+bool on_grid(const float* x, const Grid& grid, float tolerance) {
+  const float inverse = grid.scale > 0 ? 1.0f / grid.scale : 0.0f;
+  for (int k = 0; k < kGroup; ++k) {
+    const float level = std::nearbyint((x[k] - grid.minimum) * inverse);
+    if (!(level >= 0 && level <= 15 && std::fabs(grid.scale * level + grid.minimum - x[k]) <= tolerance)) return false;
+  }
+  return true;
+}
+
+// The line through the numbers over their levels: takes out the rounding that a bf16 file added to the 4-bit one.
+Grid fit(const float* x, const Grid& grid) {
+  double n = kGroup, sum_l = 0, sum_x = 0, sum_ll = 0, sum_lx = 0;
+  for (int k = 0; k < kGroup; ++k) {
+    const double level = std::nearbyint((x[k] - grid.minimum) / grid.scale);
+    sum_l += level;
+    sum_x += x[k];
+    sum_ll += level * level;
+    sum_lx += level * x[k];
+  }
+  const double scale = (n * sum_lx - sum_l * sum_x) / (n * sum_ll - sum_l * sum_l);
+  return {round_to_f16(static_cast<float>(scale)), round_to_f16(static_cast<float>((sum_x - scale * sum_l) / n))};
+}
+
 // The grid of at most 16 levels that the 32 numbers at `x` lie on, up to the rounding of their own format.
 bool find_grid(const float* x, bool bf16, Grid* grid) {
   float lo = x[0], hi = x[0];
@@ -55,16 +78,12 @@ bool find_grid(const float* x, bool bf16, Grid* grid) {
   const float range = hi - lo, top = std::max(std::fabs(lo), std::fabs(hi));
   const float tolerance = bf16 ? top / 256.0f : top * 4e-6f;
   for (int steps = 15; steps >= 1; --steps) {
-    grid->scale = round_to_f16(range / static_cast<float>(steps));
-    grid->minimum = round_to_f16(lo);
-    const float inverse = grid->scale > 0 ? 1.0f / grid->scale : 0.0f;
-    if (tolerance * 4 > grid->scale && range > 0) return false;  // too fine to tell the levels apart
-    bool on = true;
-    for (int k = 0; k < kGroup && on; ++k) {
-      const float level = std::nearbyint((x[k] - grid->minimum) * inverse);
-      on = level >= 0 && level <= 15 && std::fabs(grid->scale * level + grid->minimum - x[k]) <= tolerance;
-    }
-    if (on) return true;
+    *grid = {round_to_f16(range / static_cast<float>(steps)), round_to_f16(lo)};
+    if (tolerance * 4 > grid->scale && range > 0) continue;  // too fine to tell the levels apart
+    if (!on_grid(x, *grid, tolerance)) continue;
+    const Grid better = bf16 && range > 0 ? fit(x, *grid) : *grid;
+    if (on_grid(x, better, tolerance)) *grid = better;
+    return true;
   }
   return false;
 }
@@ -121,6 +140,8 @@ void pack_column(const Matrix& m, const Weight& w, int n, uint8_t* strip, int la
         pack_i4(m, n, g * kGroup, strip + at + 4 * lane, f16(at + 256), f16(at + 256 + 32));
       }
       break;
+    case Kind::i16:
+      break;  // activations only
   }
 }
 

@@ -10,11 +10,11 @@ int tiles(int n, int of) { return (n + of - 1) / of; }
 }  // namespace
 
 Rows Decoder::make_rows(Workspace& bytes, Workspace& groups, int rows, int k) const {
-  const Kind kind = activation_kind(config_.kind);
+  const Kind kind = config_.kind == Kind::i8 ? Kind::i16 : config_.kind;  // room for the widest
   Rows out;
   out.row_bytes = static_cast<size_t>(k) * element_bytes(kind);
   out.data = bytes.at_least<uint8_t>(rows * out.row_bytes);
-  if (kind == Kind::i8) {
+  if (kind == Kind::i16) {
     out.row_groups = static_cast<size_t>(k) / kGroup;
     out.groups = groups.at_least<Group>(rows * out.row_groups);
   }

@@ -5,24 +5,49 @@
 namespace headrace::HR_ISA {
 namespace {
 
-void quantize_group(const float* x, int8_t* q, Group* group) {
-  F top = zero(), poison = zero();  // poison: NaN if any input is NaN or infinite, else 0
-  for (int k = 0; k < kGroup; k += kLanes) {
-    top = max_keep_nan(top, abs(load(x + k)));
-    poison = fma(load(x + k), zero(), poison);
+// The scale's numerator and how it is found are the same for both widths; `levels` is 127 or 127 * 128.
+struct Quantizer {
+  F inverse;
+  float scale;
+  Quantizer(const float* x, float levels) {
+    F top = zero(), poison = zero();  // poison: NaN if any input is NaN or infinite, else 0
+    for (int k = 0; k < kGroup; k += kLanes) {
+      top = max_keep_nan(top, abs(load(x + k)));
+      poison = fma(load(x + k), zero(), poison);
+    }
+    const float amax = max_lane(top);
+    inverse = set1(amax > 0 ? levels / amax : 0.0f);
+    scale = amax / levels + sum(poison);
   }
-  const float amax = max_lane(top);
-  const F inverse = set1(amax > 0 ? 127.0f / amax : 0.0f);
-  I bytes = set1(0);
+  void finish(int32_t total, Group* group) const {
+    group->scale = scale;
+    group->offset = -128 * total;
+    group->sum = scale * static_cast<float>(total);
+  }
+};
+
+void quantize_narrow(const float* x, int8_t* q, Group* group) {
+  const Quantizer quantizer(x, 127.0f);
+  I total = set1(0);
   for (int k = 0; k < kGroup; k += kLanes) {
-    const I v = round_to_int(mul(load(x + k), inverse));
+    const I v = round_to_int(mul(load(x + k), quantizer.inverse));
     store_bytes(q + k, v);
-    bytes = add(bytes, v);
+    total = add(total, v);
   }
-  const int32_t total = sum(bytes);
-  group->scale = amax / 127.0f + sum(poison);
-  group->offset = -128 * total;
-  group->sum = group->scale * static_cast<float>(total);
+  quantizer.finish(sum(total), group);
+}
+
+void quantize_wide(const float* x, int8_t* q, Group* group) {
+  const Quantizer quantizer(x, 127.0f * 128.0f);
+  I total = set1(0);
+  for (int k = 0; k < kGroup; k += kLanes) {
+    const F scaled = round(mul(load(x + k), quantizer.inverse));
+    const F high = round(mul(scaled, set1(1.0f / 128.0f)));
+    store_bytes(q + k, round_to_int(high));
+    store_bytes(q + kGroup + k, round_to_int(fma(high, set1(-128.0f), scaled)));
+    total = add(total, round_to_int(scaled));
+  }
+  quantizer.finish(sum(total), group);
 }
 
 }  // namespace
@@ -34,8 +59,10 @@ void to_rows(const float* x, size_t stride, int rows, int k, Kind kind, const Ro
       std::memcpy(to.data, x, static_cast<size_t>(k) * 4);
     else if (kind == Kind::bf16)
       for (int i = 0; i < k; i += kLanes) store_bf16(reinterpret_cast<uint16_t*>(to.data) + i, load(x + i));
+    else if (kind == Kind::i16)
+      for (int i = 0; i < k; i += kGroup) quantize_wide(x + i, reinterpret_cast<int8_t*>(to.data) + 2 * i, to.groups + i / kGroup);
     else
-      for (int i = 0; i < k; i += kGroup) quantize_group(x + i, reinterpret_cast<int8_t*>(to.data) + i, to.groups + i / kGroup);
+      for (int i = 0; i < k; i += kGroup) quantize_narrow(x + i, reinterpret_cast<int8_t*>(to.data) + i, to.groups + i / kGroup);
   }
 }
 

@@ -88,6 +88,7 @@ inline void store_bytes(int8_t* p, I x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
 }
 
+inline I times_128(I x) { return {_mm256_slli_epi32(x.a, 7), _mm256_slli_epi32(x.b, 7)}; }
 inline I low_nibbles(I x) {
   const __m256i m = _mm256_set1_epi8(15);
   return {_mm256_and_si256(x.a, m), _mm256_and_si256(x.b, m)};

@@ -41,6 +41,7 @@ inline I round_to_int(F a) { return {_mm512_cvtps_epi32(a.v)}; }
 inline int32_t sum(I a) { return _mm512_reduce_add_epi32(a.v); }
 inline void store_bytes(int8_t* p, I a) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v)); }
 
+inline I times_128(I a) { return {_mm512_slli_epi32(a.v, 7)}; }
 inline I low_nibbles(I a) { return {_mm512_and_si512(a.v, _mm512_set1_epi8(15))}; }
 inline I high_nibbles(I a) { return {_mm512_and_si512(_mm512_srli_epi16(a.v, 4), _mm512_set1_epi8(15))}; }
 

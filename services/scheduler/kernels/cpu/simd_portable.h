@@ -86,6 +86,7 @@ inline void store_bytes(int8_t* p, I a) {
   for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(a.v[i]);
 }
 
+inline I times_128(I a) { return {a.v << 7}; }
 inline I low_nibbles(I a) { return {a.v & 0x0f0f0f0f}; }
 inline I high_nibbles(I a) { return {(a.v >> 4) & 0x0f0f0f0f}; }
 

@@ -22,6 +22,7 @@ struct Ahead {
     if (!first) return {w, 0};
     return {w + (strips == 1 ? kAhead : strips * w_stride), 64};
   }
+  bool idle() const { return step == 0; }
   void fetch(int lines) {
     for (int i = 0; i < lines; ++i, next += step) __builtin_prefetch(next, 0, 2);
   }

@@ -5,7 +5,8 @@
 
 namespace headrace {
 
-enum class Kind : int { f32 = 0, bf16 = 1, i8 = 2, i4 = 3 };
+// i16 is a kind of activations only.
+enum class Kind : int { f32 = 0, bf16 = 1, i8 = 2, i4 = 3, i16 = 4 };
 
 constexpr int kGroup = 32;  // numbers that share a scale, in int8 activations and in i8 and i4 weights
 
@@ -21,6 +22,7 @@ struct Weight {
   size_t strip_bytes = 0;
   int n = 0, k = 0;
   Kind kind = Kind::f32;
+  bool wide = false;            // i8 and i4 take 16-bit activations: twice the work, almost no rounding
   const float* bias = nullptr;  // padded like n, or null
 
   int strips() const { return (n + 15) / 16; }
@@ -31,24 +33,27 @@ struct Weight {
       case Kind::bf16: return n * 32;
       case Kind::i8: return n * 16 + (groups + 1) / 2 * 64;
       case Kind::i4: return n * 8 + groups * 64;
+      case Kind::i16: break;
     }
     return 0;
   }
+  Kind activations() const { return kind == Kind::f32 || kind == Kind::bf16 ? kind : wide ? Kind::i16 : Kind::i8; }
 };
 
-// What the kind of a weight asks of its activations.
-constexpr Kind activation_kind(Kind weight) { return weight == Kind::i4 ? Kind::i8 : weight; }
-constexpr size_t element_bytes(Kind activation) { return activation == Kind::f32 ? 4 : activation == Kind::bf16 ? 2 : 1; }
+constexpr size_t element_bytes(Kind activation) {
+  return activation == Kind::f32 ? 4 : activation == Kind::bf16 || activation == Kind::i16 ? 2 : 1;
+}
 
-// Of one group of int8 activations.
+// Of one group of integer activations.
 struct Group {
-  float scale;     // value = scale * byte
-  int32_t offset;  // -128 * sum of the bytes: undoes the +128 of i8 weights
+  float scale;     // value = scale * integer
+  int32_t offset;  // -128 * sum of the integers: undoes the +128 of i8 weights
   float sum;       // sum of the values: what the minimum of i4 weights is multiplied with
   float unused;
 };
 
-// The left side of a product: row-major f32, bf16 or bytes with a Group for each 32 of them.
+// The left side of a product, row-major: f32; bf16; i8, bytes with a Group for each 32 of them; or i16, where the
+// integer is 128 * high + low and each group is 32 high bytes and then 32 low bytes.
 struct Rows {
   uint8_t* data = nullptr;
   size_t row_bytes = 0;
