@@ -110,6 +110,9 @@ class SchedulerConfig(BatchOptions):
 
     grammar_backend: str = option("xgrammar", "who compiles constraints", group="Operation", choices=("xgrammar", "llguidance", "none"))
     constrained_json_disable_any_whitespace: bool = option(False, "constrained JSON is written compactly", group="Operation")
+    constrained_json_max_whitespace_cnt: int = option(
+        16, "most whitespace in a row in constrained JSON, so that no model fills its budget with it; -1 is no bound", group="Operation"
+    )
     grammar_compile_timeout: float = option(10.0, "longest compilation of one constraint", group="Operation", unit="s", check=at_least(0.1))
     random_seed: int = option(0, "seed of what the scheduler itself draws", group="Operation")
     skip_engine_warmup: bool = option(False, "do not run the engine once before saying ready", group="Operation")

@@ -64,12 +64,20 @@ class LazyDesk(GrammarDesk):
 
 
 def make_desk(
-    name: str, tokens: TokenBytes | None, vocab_size: int, end_ids: tuple[int, ...], *, any_whitespace: bool, compile_limit_s: float
+    name: str,
+    tokens: TokenBytes | None,
+    vocab_size: int,
+    end_ids: tuple[int, ...],
+    *,
+    any_whitespace: bool,
+    max_whitespace: int,
+    compile_limit_s: float,
 ) -> GrammarDesk:
-    """Where constraints are received; without a tokenizer every one is refused."""
+    """Where constraints are received; without a tokenizer every one is refused. `max_whitespace` below 1 is no bound."""
 
     def make() -> GrammarBackend:
         vocabulary = grammar_vocabulary(tokens, vocab_size, end_ids) if tokens is not None else None
-        return make_backend(name, vocabulary, any_whitespace=any_whitespace, compile_limit_s=compile_limit_s)
+        most = max_whitespace if max_whitespace > 0 else None
+        return make_backend(name, vocabulary, any_whitespace=any_whitespace, max_whitespace=most, compile_limit_s=compile_limit_s)
 
     return LazyDesk(LazyBackend(name, make), compile_limit_s=compile_limit_s + START_ALLOWANCE_S)

@@ -54,6 +54,7 @@ def build_machine(config: SchedulerConfig, sources: dict[str, str], epoch: int, 
         info.vocab_size,
         info.eos_token_ids,
         any_whitespace=not config.constrained_json_disable_any_whitespace,
+        max_whitespace=config.constrained_json_max_whitespace_cnt,
         compile_limit_s=config.grammar_compile_timeout,
     )
     publishes_blocks = core.publish_cache_events and not core.disable_radix_cache
