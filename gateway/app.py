@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import gc
 import logging
+import os
 import ssl
 from collections.abc import Coroutine
 from typing import Any
@@ -32,13 +33,13 @@ class GatewayApp:
 
     def __init__(self, config: GatewayConfig, sources: Sources) -> None:
         self._config = config
-        self.metrics = Metrics("gateway")
+        self.metrics = Metrics("gateway", constant={"process": str(os.getpid())} if config.shared_port else None)
         self.parts: Parts = build(config, self.metrics)
         self._sources = sources
         self._draining = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._runner: web.AppRunner | None = None
-        self.host = ServiceHost(_front_config(config), [SERVICE_NAME], metrics=self.metrics)
+        self.host = ServiceHost(_front_config(config), [SERVICE_NAME], metrics=self.metrics, reuse_port=config.shared_port)
         self.port = 0
 
     async def start(self) -> None:
@@ -143,7 +144,7 @@ def _front_config(config: GatewayConfig) -> GatewayConfig:
     grpc_port = config.grpc_port if config.grpc_port >= 0 else (config.port + 1 if config.port else 0)
     metrics_port = config.metrics_port
     if metrics_port == -1:
-        metrics_port = config.port + _METRICS_OFFSET if config.port else 0
+        metrics_port = config.port + _METRICS_OFFSET if config.port and not config.shared_port else 0
     return dataclasses.replace(config, port=grpc_port, metrics_port=metrics_port, token_file=None, tls_ca=None)
 
 

@@ -31,7 +31,9 @@ class GatewayConfig(ServerConfig):
     grpc_port: int = option(-1, "port of the gRPC door; -1 is port + 1, 0 takes a free one, -2 turns it off", group=_DOORS)
     metrics_on_main_port: bool = option(False, "serve /metrics on the REST door too", group=_DOORS)
     cors_origins: tuple[str, ...] = option((), "origins whose pages may call the REST door; * for all", group=_DOORS)
-    shared_port: bool = option(False, "several gateway processes listen on one port; limits are divided by --processes", group=_DOORS)
+    shared_port: bool = option(
+        False, "several gateway processes listen on the same ports; --processes divides limits, metrics ports differ", group=_DOORS
+    )
     processes: int = option(1, "gateway processes that share the port", group=_DOORS, check=at_least(1))
 
     tokenizer: tuple[str, ...] = option(("127.0.0.1:30010",), "tokenizer services, host:port each", group=_SERVICES)

@@ -13,6 +13,7 @@ from gateway.api.schema.reader import shown
 from services.common.errors import InvalidRequest, PayloadTooLarge
 
 _OFF_LOOP_BYTES = 256 * 1024
+_PATIENCE_S = 300.0
 
 
 async def read_json(request: web.Request, limit: int) -> dict[str, Any]:
@@ -29,6 +30,14 @@ async def read_bytes(request: web.Request, limit: int) -> bytes:
     if request.content_length is not None and request.content_length > limit:
         raise _too_large(limit)
     unpack = _unpacker(request.headers.get("content-encoding", "").strip().lower())
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            return await _gather(request, unpack, limit)
+    except TimeoutError as error:
+        raise InvalidRequest(f"the body did not arrive within {_PATIENCE_S:g} s", field="body") from error
+
+
+async def _gather(request: web.Request, unpack: Any, limit: int) -> bytes:
     parts: list[bytes] = []
     total = received = 0
     async for chunk in request.content.iter_any():

@@ -6,18 +6,30 @@ and the next Session opens it from them.
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import socket
 from collections.abc import Sequence
 
 from gateway.clients.detokenizer import TextSession
 from gateway.flight.choice import Choice
 from services.common.server_config import ServerConfig
 
+log = logging.getLogger(__name__)
+
+_DNS = "dns:///"
+_RESOLVE_S = 5.0
+
 
 class TextPool:
     """Opens, feeds and closes texts on the least busy detokenizer, and moves them when one is lost."""
 
     def __init__(self, addresses: Sequence[str], *, client_id: str, trust: ServerConfig | None) -> None:
-        self.sessions = [TextSession(address, self, client_id=client_id, trust=trust) for address in addresses]
+        self._client_id = client_id
+        self._trust = trust
+        self._names = [address for address in addresses if address.startswith(_DNS)]
+        self._following: asyncio.Task[None] | None = None
+        self.sessions = [self._session(address) for address in addresses if address not in self._names]
         self._home: dict[Choice, TextSession | None] = {}
         self.reopened = 0
 
@@ -25,10 +37,40 @@ class TextPool:
         """Connect to all of them, from now on."""
         for session in self.sessions:
             session.start()
+        if self._names:
+            self._following = asyncio.create_task(self._follow(), name="detokenizer addresses")
 
     async def close(self) -> None:
         """End all Sessions."""
+        if self._following is not None:
+            self._following.cancel()
         for session in self.sessions:
+            await session.close()
+
+    def _session(self, address: str) -> TextSession:
+        return TextSession(address, self, client_id=self._client_id, trust=self._trust)
+
+    async def _follow(self) -> None:
+        """A name stands for all its addresses: one Session each, as they come and go."""
+        while True:
+            for name in self._names:
+                await self._resolve(name)
+            await asyncio.sleep(_RESOLVE_S)
+
+    async def _resolve(self, name: str) -> None:
+        host, _, port = name.removeprefix(_DNS).rpartition(":")
+        try:
+            answers = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        except (OSError, ValueError) as error:
+            log.warning("detokenizer name does not resolve", extra={"name": name, "reason": str(error)})
+            return
+        found = {f"[{answer[4][0]}]:{port}" if ":" in str(answer[4][0]) else f"{answer[4][0]}:{port}" for answer in answers}
+        for address in found - {session.address for session in self.sessions}:
+            session = self._session(address)
+            self.sessions.append(session)
+            session.start()
+        for session in [s for s in self.sessions if s.address not in found and not s.connected]:
+            self.sessions.remove(session)
             await session.close()
 
     @property

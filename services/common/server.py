@@ -45,11 +45,18 @@ class ServiceHost:
     """
 
     def __init__(
-        self, config: ServerConfig, services: Sequence[str], *, metrics: Metrics | None = None, registry: CollectorRegistry = REGISTRY
+        self,
+        config: ServerConfig,
+        services: Sequence[str],
+        *,
+        metrics: Metrics | None = None,
+        registry: CollectorRegistry = REGISTRY,
+        reuse_port: bool = False,
     ) -> None:
         """`services`: full names, such as "headrace.tokenizer.v1.Tokenizer"; the first is the one readiness is about.
 
         `metrics` are served in place of `registry`, and gain what every server can say of itself.
+        `reuse_port`: other processes may listen on the same port; each connection goes to one of them.
         """
         self._config = config
         self._services = tuple(services)
@@ -65,7 +72,8 @@ class ServiceHost:
             interceptors.append(MetricsInterceptor(metrics))
         if token is not None:
             interceptors.append(TokenInterceptor(token))
-        self.server: grpc.aio.Server = grpc.aio.server(options=list(SERVER_OPTIONS), interceptors=interceptors)
+        options = list((dict(SERVER_OPTIONS) | {"grpc.so_reuseport": int(reuse_port)}).items())
+        self.server: grpc.aio.Server = grpc.aio.server(options=options, interceptors=interceptors)
         self._health = health_aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.server)
         names = (*self._services, health.SERVICE_NAME, reflection.SERVICE_NAME)

@@ -25,13 +25,19 @@ class Stack:
         self.detokenizer = DetokenizerServer()
         self.workers = [FakeWorker() for _ in range(workers)] if isinstance(workers, int) else workers
         self._settings = settings
+        self._http: aiohttp.ClientSession | None = None
         self.app: GatewayApp
-        self.http: aiohttp.ClientSession
 
     @property
     def worker(self) -> FakeWorker:
         """The first worker."""
         return self.workers[0]
+
+    @property
+    def http(self) -> aiohttp.ClientSession:
+        """A client."""
+        assert self._http is not None
+        return self._http
 
     @property
     def url(self) -> str:
@@ -53,7 +59,7 @@ class Stack:
         config = GatewayConfig(**(defaults | self._settings))
         self.app = GatewayApp(config, Sources({}))
         await self.app.start()
-        self.http = aiohttp.ClientSession()
+        self._http = aiohttp.ClientSession()
         for _ in range(400):
             ready = len(self.app.parts.registry.ready()) == len(self.workers)
             async with self.http.get(self.url + "/ready") as answer:
@@ -64,7 +70,8 @@ class Stack:
 
     async def stop(self) -> None:
         """Stop all."""
-        await self.http.close()
+        if self._http is not None:
+            await self._http.close()
         await self.app.close()
         await self.app.host.server.stop(None)
         for worker in self.workers:
@@ -99,8 +106,8 @@ class Stack:
 async def running(workers: int | list[FakeWorker] = 1, **settings: Any) -> AsyncIterator[Stack]:
     """A started stack."""
     stack = Stack(workers, **settings)
-    await stack.start()
     try:
+        await stack.start()
         yield stack
     finally:
         await stack.stop()
