@@ -26,9 +26,9 @@ def main() -> int:
         with Path(args.journal).open("a") as journal:
             journal.write(f"{args.name} {event} {os.getpid()} {os.getpgrp()}\n")
 
-    note("start")
-    print(f"{args.name} says hello")
+    print(f"{args.name} says hello", flush=True)
     if args.die is not None:
+        note("start")
         print(f"{args.name} cannot go on: the reason", file=sys.stderr)
         return int(args.die)
     wake_read, wake_write = os.pipe()
@@ -39,6 +39,7 @@ def main() -> int:
     selector = selectors.DefaultSelector()
     selector.register(args.parent_pipe, selectors.EVENT_READ, "orphan")
     selector.register(wake_read, selectors.EVENT_READ, "signal")
+    note("start")  # from here on signals are heard
     signals, until = 0, None
     while until is None or time.monotonic() < until:
         for key, _ in selector.select(None if until is None else max(0.0, until - time.monotonic())):

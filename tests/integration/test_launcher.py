@@ -16,7 +16,7 @@ from headrace.launcher.supervisor import GivenUp, Supervisor
 from headrace.programs import python_environment
 
 _MODULE = "tests.fakes.child_program"
-_SOON_S = 20.0
+_SOON_S = 60.0
 
 
 class Journal:
