@@ -86,7 +86,7 @@ def launched(*flags: str, model: str = MODEL) -> Iterator[Suite]:
             process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
         try:
             _wait_ready(process, log, port)
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as client:
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=600) as client:
                 yield Suite(process, port, client)
         finally:
             if process.poll() is None:

@@ -91,7 +91,7 @@ def test_every_request_ends_once_and_the_pool_is_whole() -> None:
         assert ends.total() == REQUESTS
         assert set(ends) <= {"stop", "length", "abort", "left"}
         assert min(ends["stop"], ends["length"], ends["abort"], ends["left"]) > 0
-        assert load["kv_used_tokens"] == load["kv_evictable_tokens"]
+        assert load["kv_used_tokens"] == 0
         assert suite.client.post("/flush_cache").status_code == 200
-        assert suite.loads()["kv_used_tokens"] == 0
+        assert suite.loads()["kv_evictable_tokens"] == 0
         assert suite.generate(text="Hello", sampling_params={"max_new_tokens": 2})["meta_info"]["completion_tokens"] <= 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -23,6 +24,7 @@ def test_exactly_five_run_at_a_time_and_none_is_retracted() -> None:
         most = 0
         while not all(one.done() for one in asked):
             most = max(most, suite.loads()["running"])
+            time.sleep(0.1)
         metas = [one.result() for one in asked]
         load = suite.wait_idle()
     assert most == 5
@@ -30,4 +32,4 @@ def test_exactly_five_run_at_a_time_and_none_is_retracted() -> None:
     assert {meta["finish_reason"]["type"] for meta in metas} == {"length"}
     assert sum(meta["num_retractions"] for meta in metas) == 0
     assert load["kv_total_tokens"] == 4096
-    assert load["kv_used_tokens"] - load["kv_evictable_tokens"] == 0
+    assert load["kv_used_tokens"] == 0
