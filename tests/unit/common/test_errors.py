@@ -52,7 +52,7 @@ async def test_round_trip_through_a_call(error: errors.HeadraceError) -> None:
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await channel.unary_unary("/t.T/Fail")(b"")
+            await channel.unary_unary("/t.T/Fail", request_serializer=None, response_deserializer=None)(b"")
     await server.stop(None)
     assert _facts(from_rpc_error(caught.value)) == _facts(error)
 
@@ -60,7 +60,7 @@ async def test_round_trip_through_a_call(error: errors.HeadraceError) -> None:
 async def test_a_dead_peer_is_unavailable_and_safe_to_retry() -> None:
     async with grpc.aio.insecure_channel("127.0.0.1:1") as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await channel.unary_unary("/t.T/Fail")(b"")
+            await channel.unary_unary("/t.T/Fail", request_serializer=None, response_deserializer=None)(b"")
     error = from_rpc_error(caught.value)
     assert isinstance(error, errors.Unavailable)
     assert error.safe_to_retry
