@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from services.scheduler.cache.interface import PrefixMatch
 from services.scheduler.core import forecast, lifecycle
@@ -28,7 +28,7 @@ class PrefillRound:
         self._chunk_room = chunk_room
         self._shared = RoundPrefixes() if share_prefixes and state.cache.prefixes.enabled else None
         self._prompt_room = max(state.config.max_prefill_tokens, state.info.context_length)
-        self._reserved = forecast.running_reservation(state) + forecast.chunked_reservation(state)
+        self._reserved = 0.0  # tokens the running choices are expected to need, those of this round included
         self.parts: list[PrefillPart] = []
         self.started: list[Choice] = []  # for the first time
         self.new_choices = 0
@@ -48,8 +48,10 @@ class PrefillRound:
         if not self.parts and holders == 1:
             lifecycle.end(self._state, choice, FinishReason.ABORT, error=lifecycle.out_of_pool())
 
-    def admit(self, candidates: Iterable[Choice]) -> None:
+    def admit(self, candidates: Sequence[Choice]) -> None:
         """Admit from `candidates` in their order until something does not fit."""
+        if candidates:
+            self._reserved = forecast.running_reservation(self._state) + forecast.chunked_reservation(self._state)
         for choice in candidates:
             if is_held(self._state, choice) or self._waits_for_prefix(choice) or self._lacks_grammar(choice):
                 continue
