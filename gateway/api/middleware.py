@@ -71,8 +71,8 @@ async def _answer(request: web.Request, handler: Handler, doors: Doors) -> web.S
         raise
     except web.HTTPException as error:
         return _refusal(request, _from_http(error), dict(error.headers) if error.status == 405 else {})
-    except ConnectionResetError:
-        raise
+    except ConnectionError:
+        return web.Response(status=499)  # nobody reads it
     except Exception as error:
         return _refusal(request, as_headrace(error, request[REQUEST_ID]), {})
 

@@ -8,6 +8,7 @@ comments on silent ones, and cuts off clients whose buffer grows too large or do
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -103,7 +104,8 @@ class SseStream:
         assert self._response is not None
         self._ending = True
         if not self.cut:
-            await self._response.write_eof()
+            with contextlib.suppress(ConnectionError):  # a client may leave once it has read the last event
+                await self._response.write_eof()
         self._keeper.remove(self)
         return self._response
 
