@@ -23,9 +23,7 @@ class OutputBuilder:
         self.finals: list[Final] = []
 
     def take(self) -> TurnOutput:
-        output = TurnOutput(
-            self.step_id, self.engine_ns, self.tokens, self.accepted, self.started, self.prompt_logprobs, self.finals
-        )
+        output = TurnOutput(self.step_id, self.engine_ns, self.tokens, self.accepted, self.started, self.prompt_logprobs, self.finals)
         self._clear()
         return output
 
