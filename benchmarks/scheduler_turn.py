@@ -28,6 +28,7 @@ VOCAB = 32_000
 TURNS = 300
 OUTPUT_ROOM = 4 * TURNS
 TOGETHER = 16  # admissions of one turn
+BATCHES = 60  # such turns
 
 
 class InstantEngine:
@@ -69,11 +70,11 @@ def request(handle: int, prompt: IntArray, max_new: int) -> SubmitRequest:
     return SubmitRequest(f"r{handle}", prompt, (ChoiceSpec(handle),), stops=StopSpec(max_new_tokens=max_new))
 
 
-def loaded(running: int, length: int, overlap: bool, events: bool) -> Scheduler:
-    """A scheduler with `running` choices of `length` tokens each that decode on and on."""
+def loaded(running: int, length: int, overlap: bool, events: bool, spare: int = 0) -> Scheduler:
+    """A scheduler with `running` choices of `length` tokens each that decode on and on, and `spare` more slots."""
     context = length + OUTPUT_ROOM
     rows = running + TOGETHER + 1
-    engine = InstantEngine(rows * context, rows, context)
+    engine = InstantEngine(rows * context + spare, rows, context)
     config = SchedulerConfig(
         max_running_requests=rows,
         chunked_prefill_size=-1,
@@ -122,7 +123,7 @@ def admission_us(scheduler: Scheduler, length: int, baseline: float) -> float:
     """CPU of one admission in microseconds: what a turn that takes in and prefills `TOGETHER` requests costs more, divided."""
     random = np.random.default_rng(1)
     samples = []
-    for batch in range(60):
+    for batch in range(BATCHES):
         prompts = random.integers(1, VOCAB, (TOGETHER, length)).astype(np.int32)
         requests = [request(1_000_000 + batch * TOGETHER + index, prompt, 2) for index, prompt in enumerate(prompts)]
         began = time.thread_time_ns()
@@ -153,12 +154,14 @@ def main() -> None:
             gc.unfreeze()
             del scheduler
     print(f"\nadmission: submit, match, admit, plan, first token, commit ({TOGETHER} in one turn)")
-    print(f"{'prompt':>8} {'cost':>12} {'allowed':>12} {'share':>8}")
-    scheduler = loaded(8, 1000, False, not options.no_cache_events)
-    baseline = decode_us(scheduler)
+    print(f"{'prompt':>8} {'free pool':>12} {'pool full of prefixes':>22} {'allowed':>12} {'share':>8}")
     for length in (16, 256, 1000):
-        cost, allowed = admission_us(scheduler, length, baseline), 50 + 0.020 * length
-        print(f"{length:>8} {cost:>9.0f} µs {allowed:>9.0f} µs {cost / allowed:>8.0%}")
+        costs = []
+        for spare in ((BATCHES + 1) * TOGETHER * (length + 2), 0):
+            scheduler = loaded(8, 1000, False, not options.no_cache_events, spare)
+            costs.append(admission_us(scheduler, length, decode_us(scheduler)))
+        allowed = 50 + 0.020 * length
+        print(f"{length:>8} {costs[0]:>9.0f} µs {costs[1]:>19.0f} µs {allowed:>9.0f} µs {costs[0] / allowed:>8.0%}")
 
 
 if __name__ == "__main__":
