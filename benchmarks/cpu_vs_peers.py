@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import defaultdict
@@ -116,6 +117,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--logs", type=Path, default=Path("/tmp/headrace-bench"))
     parser.add_argument("--json", type=Path)
     args = parser.parse_args(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the servers are stopped
     args.logs.mkdir(parents=True, exist_ok=True)
     install(args.peers)
     store = ModelStore(cache_dir())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,3 +118,15 @@ class FakeServer:
 def _event(writer: asyncio.StreamWriter, value: Any) -> None:
     data = b"data: " + json.dumps(value, separators=(",", ":")).encode() + b"\n\n"
     writer.write(b"%x\r\n%s\r\n" % (len(data), data))
+
+
+async def serve_for_ever(port: int) -> None:
+    """`python -m tests.fakes.openai_server PORT`: for tests that need the fake as a process."""
+    async with FakeServer(gap_s=0.001) as server:
+        assert server._server is not None
+        listening = await asyncio.start_server(server._connection, "127.0.0.1", port)
+        await listening.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve_for_ever(int(sys.argv[1])))
