@@ -119,6 +119,28 @@ def without_escapes(tree: Node) -> Node | None:
             raise AssertionError("anchors were taken off before")
 
 
+def lengths(tree: Node) -> tuple[int, int | None]:
+    """Characters of the shortest and the longest text of a tree; None if there is no longest."""
+    match tree:
+        case CharSet():
+            return 1, 1
+        case Repeat(body, low, high):
+            least, most = lengths(body)
+            if most == 0 or high == 0:
+                return 0, 0
+            return least * low, None if most is None or high is None else most * high
+        case Sequence(parts):
+            spans = [lengths(part) for part in parts]
+            longest = [most for _, most in spans]
+            return sum(least for least, _ in spans), None if None in longest else sum(most for most in longest if most is not None)
+        case Choice(parts):
+            spans = [lengths(part) for part in parts]
+            longest = [most for _, most in spans]
+            return min(least for least, _ in spans), None if None in longest else max(most for most in longest if most is not None)
+        case Assertion():
+            raise AssertionError("anchors were taken off before")
+
+
 def write(tree: Node) -> str:
     """The regex of a tree, anchored by nothing: it describes a whole text."""
     match tree:

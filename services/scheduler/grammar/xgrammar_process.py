@@ -22,6 +22,7 @@ _GRACE_S = 5
 _LENGTH = struct.Struct("<I")
 _LOOSE_CLASS = r"[^\"\\\r\n]"
 _ESCAPE = re.compile(r"\\\\|\\x([0-9A-Fa-f]{2})")
+_PLACE_IN_SOURCE = re.compile(r"^(\[[\d:]+\] )?(\S+\.cc:\d+: )?")
 _STRICT_CLASS = r"[^\0-\x1f\"\\]"
 
 
@@ -121,7 +122,7 @@ def main() -> None:
             answer = {"grammar": compiler.compile(order["kind"], order["text"])}
         except Exception as error:  # the library raises its own types and RuntimeError
             lines = str(error).strip().splitlines() or [type(error).__name__]
-            answer = {"error": lines[-1].split("] ", 1)[-1]}
+            answer = {"error": _PLACE_IN_SOURCE.sub("", lines[-1])}
         signal.alarm(0)
         sink.write(message_bytes(answer))
         sink.flush()

@@ -89,6 +89,8 @@ CASES = (
     Case("minLength pattern", text(pattern="^a*$", minLength=3), (), ('"aa"',)),
     Case("maxLength pattern", text(pattern="^a*$", maxLength=2), (), ('"aaa"',)),
     Case("minLength maxLength", text(minLength=2, maxLength=3), ('"ab"',), ('"a"', '"abcd"')),
+    Case("minLength maxLength pattern", text(pattern="^[A-Z]{2}$", minLength=2, maxLength=2), ('"AB"',), ('"A"', '"ABC"')),
+    Case("minLength format", text(format="uri", minLength=1), ('"http://a.b"',), ('""',)),
     Case("pattern", text(pattern="^a+$"), ('"aa"',), ('"b"', '"ab"', '""')),
     Case("pattern", text(pattern="a+"), ('"a"', '"bab"'), ('"b"', '""')),
     Case("pattern", text(pattern="^a|b$"), ('"ax"', '"xb"'), ('"c"', '"xa"')),

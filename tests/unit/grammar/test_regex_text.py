@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.grammar.interface import GrammarKind, InvalidGrammar
-from services.scheduler.grammar.regex_text import BadRegex, parse_search, parse_whole, write
+from services.scheduler.grammar.regex_text import BadRegex, lengths, parse_search, parse_whole, write
 from tests.unit.grammar.following import NAMES, admits, compiled, matcher
 
 ALPHABET = "ab^é"
@@ -63,10 +63,20 @@ def test_a_pattern_is_searched_for(name: str, regex: str, start: str, end: str) 
 
 @given(regex=regexes)
 @settings(max_examples=300, deadline=None)
-def test_what_is_written_says_the_same_to_anybody(regex: str) -> None:
-    """RE2's own reading of the original, against another engine's of what was written."""
-    oracle, written = re2.compile(regex), python_re.compile(write(parse_whole(regex)).replace("\\u{10ffff}", "\\U0010ffff"))
+def test_what_is_written_says_the_same(regex: str) -> None:
+    in_re2_spelling = python_re.sub(r"\\u\{?([0-9a-f]+)\}?", r"\\x{\1}", write(parse_whole(regex)))
+    oracle, written = re2.compile(regex), re2.compile(in_re2_spelling)
     assert [t for t in TEXTS if oracle.fullmatch(t)] == [t for t in TEXTS if written.fullmatch(t)]
+
+
+@given(regex=regexes)
+@settings(max_examples=300, deadline=None)
+def test_lengths_bound_every_text(regex: str) -> None:
+    least, most = lengths(parse_whole(regex))
+    oracle = re2.compile(regex)
+    matched = [len(text) for text in TEXTS if oracle.fullmatch(text)]
+    assert all(least <= length and (most is None or length <= most) for length in matched)
+    assert not matched or least == min(matched)
 
 
 @pytest.mark.parametrize("character", [chr(code) for code in range(0x20, 0x7F)])
