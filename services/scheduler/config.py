@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from services.common.config import at_least, count, option
 from services.common.server_config import ServerConfig
 
-POLICIES = ("fcfs", "lof", "random", "routing-key", "lpm", "dfs-weight", "hrrn", "shortest-prefill-first")
+POLICIES = ("fcfs", "lof", "random", "lpm", "dfs-weight", "hrrn", "shortest-prefill-first")
 EVICTIONS = ("lru", "lfu", "fifo", "mru", "slru", "priority", "tlru")
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from services.scheduler import config
+from services.scheduler.cache.eviction import EVICTION_POLICIES
 from services.scheduler.core.messages import Namespace
 from services.scheduler.core.policy import POLICIES
 from tests.unit.scheduler.harness import Driver, prompt
@@ -178,6 +180,11 @@ def test_unknown_policies_and_pairs_are_refused() -> None:
     for policy in set(POLICIES) - {"fcfs", "lof"}:
         with pytest.raises(ValueError, match="priority"):
             Driver(schedule_policy=policy, enable_priority_scheduling=True)
+
+
+def test_the_flags_offer_what_there_is() -> None:
+    assert set(config.POLICIES) == set(POLICIES)
+    assert set(config.EVICTIONS) == set(EVICTION_POLICIES)
 
 
 def test_a_repeated_queue_needs_no_new_matching(monkeypatch: pytest.MonkeyPatch) -> None:
