@@ -83,12 +83,7 @@
 {{- end -}}
 {{- $grace = .values.terminationGracePeriodSeconds | int -}}
 {{- end -}}
-{{- dict "role" .role "id" .id "model" .model "name" $name "values" .values "module" $facts.module "program" $facts.program "service" $facts.service "config" $config "grace" $grace "kind" (include "headrace.kind" .) | toYaml -}}
-{{- end -}}
-
-{{/* (role, values) → what runs the pods. Gateways keep a Session to each detokenizer and worker, so those have names of their own. */}}
-{{- define "headrace.kind" -}}
-{{- if eq .role "worker" -}}{{ .values.kind }}{{- else -}}{{ ternary "StatefulSet" "Deployment" (eq .role "detokenizer") }}{{- end -}}
+{{- dict "role" .role "id" .id "model" .model "name" $name "values" .values "module" $facts.module "program" $facts.program "service" $facts.service "config" $config "grace" $grace "kind" (ternary .values.kind "Deployment" (eq .role "worker")) | toYaml -}}
 {{- end -}}
 
 {{/* component → its ports */}}

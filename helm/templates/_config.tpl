@@ -23,12 +23,12 @@
 {{- mergeOverwrite $c (deepCopy (.values.config | default dict)) | toYaml -}}
 {{- end -}}
 
-{{/* (root, id, port) → every address of a component's headless Service, for a client that spreads its calls over them */}}
+{{/* (root, id, port) → every address of a component's headless Service, for a client that spreads its work over them */}}
 {{- define "headrace.target" -}}
 {{- printf "dns:///%s.%s.svc:%d" (include "headrace.name" (dict "root" .root "id" .id)) .root.Release.Namespace (int .port) -}}
 {{- end -}}
 
-{{/* (root, id, port, count) → {items: [address of each pod of a StatefulSet]}, for a client that keeps one stream to each */}}
+{{/* (root, id, port, count) → {items: [address of each pod of a StatefulSet]} */}}
 {{- define "headrace.podTargets" -}}
 {{- $name := include "headrace.name" (dict "root" .root "id" .id) -}}
 {{- $items := list -}}
@@ -48,9 +48,7 @@
 {{- $s := .Values.secrets -}}
 {{- $c := dict "grpc_port" 30001 -}}
 {{- $_ := set $c "tokenizer" (list (include "headrace.target" (dict "root" . "id" "tokenizer" "port" (.Values.tokenizer.config.port | default 30010)))) -}}
-{{- $detokenizer := mergeOverwrite (deepCopy .Values.defaults) (deepCopy .Values.detokenizer) -}}
-{{- $count := include "headrace.mostReplicas" $detokenizer -}}
-{{- $_ := set $c "detokenizer" (include "headrace.podTargets" (dict "root" . "id" "detokenizer" "port" ($detokenizer.config.port | default 30020) "count" $count) | fromYaml).items -}}
+{{- $_ := set $c "detokenizer" (list (include "headrace.target" (dict "root" . "id" "detokenizer" "port" (.Values.detokenizer.config.port | default 30020)))) -}}
 {{- $names := list -}}
 {{- $pods := list -}}
 {{- range $model, $own := include "headrace.models" . | fromYaml -}}
