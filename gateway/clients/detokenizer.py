@@ -78,7 +78,7 @@ class TextSession(SessionLink):
         self._opens.extend(self._open_frames(choice, handle))
 
     def _open_frames(self, choice: Choice, handle: int) -> Iterator[pb.ToDetok]:
-        flight, ids = choice.flight, choice.output_ids
+        flight, ids = choice.flight, choice.text_ids()
         stops = flight.spec.stops
         first = pb.Open(
             handle=handle,

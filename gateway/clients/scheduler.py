@@ -178,6 +178,8 @@ class WorkerSession(SessionLink):
             if choice is not None and choice.index == 0:
                 add_prompt_logprobs(choice.flight, part)
         if frame.HasField("step"):
+            for final in frame.final:
+                self._trim(final)
             self._on_step(frame.step)
         for final in frame.final:
             self._on_final(final)
@@ -201,6 +203,12 @@ class WorkerSession(SessionLink):
         lease = choice.flight.lease
         if lease is not None and choice.index == 0:
             lease.started(started.prompt_tokens, convert.cached(started.cached).total)
+
+    def _trim(self, final: pb.Final) -> None:
+        """The stop token a choice ends with comes in this frame: it is no text."""
+        choice = self._rows.get(final.handle)
+        if choice is not None and final.WhichOneof("matched") == "token_id" and not choice.flight.spec.stops.keep_stop:
+            choice.trimmed = int(final.end_position > len(choice.output_ids))
 
     def _on_step(self, step: pb.Step) -> None:
         rows, text, gaps = self._rows, self._text, self.gaps
@@ -235,7 +243,7 @@ class WorkerSession(SessionLink):
             choice.last_token_at = now
             received += len(new)
             out.extend(new)
-            text.tokens(choice, known, new)
+            text.tokens(choice, known, new[: len(new) - choice.trimmed] if choice.trimmed else new)
         if alike and gaps is not None:
             gaps.observe(now - before, alike)
         if self.tokens is not None:

@@ -98,7 +98,7 @@ class TextPool:
         except KeyError:
             self.open(choice)
             return
-        if session is not None:
+        if session is not None and ids:
             session.add_tokens(choice.text_handle, first, ids)
 
     def drop(self, choice: Choice) -> None:

@@ -16,6 +16,7 @@ class Choice:
     output_ids: every token received, in order; len() is the next position expected.
     delivered_bytes: raw output bytes whose text has come back from the detokenizer.
     through: output positions that this text covers.
+    trimmed: tokens at the end that are no text, 1 if a stop token ended the choice.
     """
 
     __slots__ = (
@@ -38,6 +39,7 @@ class Choice:
         "text",
         "text_handle",
         "through",
+        "trimmed",
         "worker_handle",
     )
 
@@ -48,6 +50,7 @@ class Choice:
         self.output_ids: list[int] = []
         self.text: list[str] = []
         self.delivered_bytes = 0
+        self.trimmed = 0
         self.through = 0
         self.logprobs: list[TokenLogprob] = []
         self.worker_handle = 0
@@ -62,6 +65,10 @@ class Choice:
         self.retractions = 0
         self.first_token_at = 0.0
         self.last_token_at = 0.0
+
+    def text_ids(self) -> list[int]:
+        """The tokens that make the text: without the stop token that ended it, unless that is kept."""
+        return self.output_ids[: len(self.output_ids) - self.trimmed] if self.trimmed else self.output_ids
 
     def full_text(self) -> str:
         """All text so far, collapsed to one piece."""

@@ -206,6 +206,11 @@ class FakeWorker(pb_grpc.SchedulerServicer):
             return
 
     def _emit(self, action: Emit | Logprobs, run: Run, skip: list[int], out: asyncio.Queue[pb.FromWorker | None]) -> None:
+        step = self._step(action, run, skip)
+        if step.handle:
+            out.put_nowait(pb.FromWorker(step=step))
+
+    def _step(self, action: Emit | Logprobs, run: Run, skip: list[int]) -> pb.Step:
         ids = list(action.ids) if isinstance(action, Emit) else [action.token]
         step = pb.Step()
         for row, handle in enumerate(self._handles(run)):
@@ -225,10 +230,11 @@ class FakeWorker(pb_grpc.SchedulerServicer):
                 step.logprobs.top_count.append(len(action.top))
                 step.logprobs.top_ids.extend(token for token, _ in action.top)
                 step.logprobs.top.extend(value for _, value in action.top)
-        if step.handle:
-            out.put_nowait(pb.FromWorker(step=step))
+        return step
 
     def _finish(self, run: Run, action: Finish, out: asyncio.Queue[pb.FromWorker | None]) -> None:
+        step = self._step(Emit(action.last), run, [0] * len(run.positions)) if action.last else pb.Step()
+        frame = pb.FromWorker(step=step)
         for row, handle in enumerate(self._handles(run)):
             final = pb.Final(
                 handle=handle,
@@ -239,7 +245,8 @@ class FakeWorker(pb_grpc.SchedulerServicer):
             for name in ("token_id", "stop_index", "keep_bytes"):
                 if getattr(action, name) is not None:
                     setattr(final, name, getattr(action, name))
-            out.put_nowait(pb.FromWorker(final=[final]))
+            frame.final.append(final)
+        out.put_nowait(frame)
         run.positions.clear()
 
     async def Abort(self, request: pb.AbortRequest, context: Any) -> pb.AbortResponse:

@@ -27,12 +27,13 @@ class Wait:
 
 @dataclass(frozen=True)
 class Finish:
-    """End every choice. reason: a name of the contract's FinishReason without its prefix."""
+    """End every choice. reason: a name of the contract's FinishReason without its prefix. last: tokens in the same frame."""
 
     reason: str = "STOP"
     token_id: int | None = None
     stop_index: int | None = None
     keep_bytes: int | None = None
+    last: Sequence[int] = ()
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.fakes.script import say
+from tests.fakes.script import Finish, say
 from tests.fakes.stack import Stack
 
 ASK: dict[str, Any] = {"model": "fake", "messages": [{"role": "user", "content": "Say hi"}]}
@@ -74,9 +74,16 @@ async def test_a_refused_stream_is_a_real_400(stack: Stack) -> None:
     assert "50" in answer["error"]["message"]
 
 
-async def test_stop_text_is_cut_by_the_workers_word(stack: Stack) -> None:
-    from tests.fakes.script import Finish
+async def test_a_stop_token_is_no_text_unless_it_is_to_stay(stack: Stack) -> None:
+    stack.worker.script = lambda submit: say("one", end=Finish("STOP", token_id=46, last=[46]))
+    for change, text in (({}, "one"), ({"no_stop_trim": True}, "one.")):
+        _, answer = await stack.post("/v1/chat/completions", {**ASK, "stop_token_ids": [46], **change})
+        assert answer["choices"][0]["message"]["content"] == text
+        assert answer["usage"]["completion_tokens"] == 4
+        assert answer["choices"][0]["matched_stop"] == 46
 
+
+async def test_stop_text_is_cut_by_the_workers_word(stack: Stack) -> None:
     end = Finish("STOP", stop_index=0, keep_bytes=len("one two "))
     stack.worker.script = lambda submit: say("one two three fo", end=end)
     events = await stack.events("/v1/chat/completions", {**ASK, "stream": True, "stop": ["three fo"]})
