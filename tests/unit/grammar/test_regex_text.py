@@ -64,7 +64,7 @@ def test_a_pattern_is_searched_for(name: str, regex: str, start: str, end: str) 
 @given(regex=regexes)
 @settings(max_examples=300, deadline=None)
 def test_what_is_written_says_the_same(regex: str) -> None:
-    in_re2_spelling = python_re.sub(r"\\u\{?([0-9a-f]+)\}?", r"\\x{\1}", write(parse_whole(regex)))
+    in_re2_spelling = python_re.sub(r"\\u(?:\{([0-9a-f]+)\}|([0-9a-f]{4}))", r"\\x{\1\2}", write(parse_whole(regex)))
     oracle, written = re2.compile(regex), re2.compile(in_re2_spelling)
     assert [t for t in TEXTS if oracle.fullmatch(t)] == [t for t in TEXTS if written.fullmatch(t)]
 
