@@ -89,6 +89,7 @@ class HermesParser(ToolParser):
 def _structural_tag(functions: Sequence[Mapping[str, Any]]) -> str:
     tags = [
         {
+            "type": "tag",
             "begin": f'{_BEGIN}\n{{"name": "{function["name"]}", "arguments": ',
             "content": {"type": "json_schema", "json_schema": function["parameters"]},
             "end": f"}}\n{_END}",

@@ -106,6 +106,17 @@ async def test_a_grammar_begins_after_the_thought(tools: Stack) -> None:
     assert not tools.worker.submits[1].constraint.begin_after_ids
 
 
+async def test_strict_tools_are_bound_where_the_family_can_be_described(tools: Stack) -> None:
+    strict = {"type": "function", "function": {**TOOL["function"], "strict": True}}
+    tools.worker.script = lambda submit: say("no call")
+    status, _ = await tools.post("/v1/chat/completions", {**ASK, "tools": [strict]})
+    assert status == 200
+    tag = json.loads(tools.worker.submits[0].constraint.structural_tag)
+    assert tag["format"]["tags"][0]["content"]["json_schema"] == PARAMETERS
+    assert tools.tokenizer.last_chat is not None
+    assert "strict" not in tools.tokenizer.last_chat.tools_json
+
+
 async def test_streamed_reasoning(tools: Stack) -> None:
     tools.worker.script = lambda submit: say("<think>hm hm</think>\nyes")
     body = {"messages": ASK["messages"], "stream": True, "stream_options": {"include_usage": True}}
@@ -127,6 +138,7 @@ async def test_streamed_reasoning(tools: Stack) -> None:
         ({"tools": [TOOL, TOOL]}, "tools"),
         ({"tools": "x"}, "tools"),
         ({"tool_choice": "required", "regex": "a"}, "tool_choice"),
+        ({"tools": [{"type": "function", "function": {"name": "f", "strict": True}}]}, "tools"),
         ({"response_format": {"type": "json_schema", "json_schema": {"schema": "oops"}}}, "response_format.json_schema.schema"),
         ({"response_format": {"type": "json_schema", "json_schema": {"schema": []}}}, "response_format.json_schema.schema"),
         ({"response_format": {"type": "yaml"}}, "response_format.type"),
