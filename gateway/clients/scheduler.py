@@ -282,6 +282,8 @@ class WorkerSession(SessionLink):
         """Why a final is not the choice's end, if it is not."""
         if finish.reason is Reason.INTERRUPTED:
             return Interruption(f"worker {self.address} gave the request up: {finish.message}")
+        if finish.reason is Reason.ABORT and finish.error is not None and not (choice.satisfied or choice.flight.abort_requested):
+            return Interruption(finish.error.message, error=finish.error)
         if finish.reason is Reason.ERROR:
             error = finish.error or Internal("the worker failed without saying why")
             return Interruption(error.message, error=error)
