@@ -188,6 +188,7 @@ def test_logprobs_are_untempered_unless_asked() -> None:
     logits = _logits(6)
     raw, tempered = np.log(_softmax(logits[0])), np.log(_softmax(logits[0] / np.float32(0.5)))
     common: dict[str, Any] = {
+        "logprobs": True,
         "temperature": 0.5,
         "seed": 3,
         "top_k": 4,
