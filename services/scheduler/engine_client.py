@@ -124,6 +124,7 @@ class EngineThread:
             except Exception as error:
                 loop.call_soon_threadsafe(_settle, done, None, error)
             else:
+                self.load = scheduler.load()  # whoever asks next sees what the call changed
                 loop.call_soon_threadsafe(_settle, done, result, None)
 
         self._inbox.put(_Call(run))

@@ -217,9 +217,9 @@ async def test_drain_keeps_connected_sessions_and_exits_zero(folder: Path, libra
             ids = library.encode("still here").ids
             await call.write(_tokens(1, 0, ids))
             await call.write(_close(1))
-            late = stub.Session(iter([HELLO]))
+            late = stub.Session()
             with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await anext(aiter(late))
+                await late.read()
             assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
             await call.done_writing()
             assert _texts(await _rest(call)) == {1: "still here"}
