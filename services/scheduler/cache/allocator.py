@@ -69,7 +69,7 @@ class PageAllocator:
 
     def _search(self, count: int) -> IntArray:
         straight = self._free[self._cursor : self._cursor + count]
-        if straight.size == count and straight.all():
+        if np.count_nonzero(straight) == count:
             return np.arange(self._cursor, self._cursor + count, dtype=np.int32)
         if count >= _WORTH_A_RUN:
             for start in (self._cursor, 1):

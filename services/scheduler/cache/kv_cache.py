@@ -74,7 +74,7 @@ class KvCache:
         return row, TableWrite(row, 0, slots[0])
 
     def extend(self, row: int, start: int, count: int) -> IntArray | None:
-        """Slots of the row's tokens `start`..`start + count`, or None if the pool cannot hold them."""
+        """Slots of the row's tokens `start`..`start + count` as a view, or None if the pool cannot hold them."""
         held = int(self.rows.allocated[row])
         pages = (self.whole_pages(start + count) - held) // self.page_size
         if pages > 0:
@@ -85,7 +85,7 @@ class KvCache:
                 assert taken is not None
                 group.append(row, held, taken)
             self.rows.allocated[row] = held + pages * self.page_size
-        return self.groups[0].table[row, start : start + count].copy()
+        return self.groups[0].table[row, start : start + count]
 
     def pages_for_next(self, rows: IntArray, lengths: IntArray) -> int:
         """Pages that one more token for each row would take."""

@@ -18,7 +18,8 @@ class Batch:
     def __init__(self, max_rows: int, context_length: int) -> None:
         size = max_rows + 1
         self.choices: list[Choice | None] = [None] * size
-        self.rows: IntArray = np.empty(0, np.int32)
+        self._rows: IntArray = np.empty(0, np.int32)
+        self._joining: list[int] = []  # to be added to the rows when they are next looked at
         self.tokens = np.zeros((size, context_length + 1), np.int32)
         self.handles = np.zeros(size, np.int64)
         self.generation = np.zeros(size, np.int64)  # tells a row's present user from former ones
@@ -37,7 +38,15 @@ class Batch:
         self.logprobs = np.zeros(size, np.bool_)
 
     def __len__(self) -> int:
-        return int(self.rows.size)
+        return int(self._rows.size) + len(self._joining)
+
+    @property
+    def rows(self) -> IntArray:
+        """[B] rows that decode; not to be written to."""
+        if self._joining:
+            self._rows = np.concatenate((self._rows, np.array(self._joining, np.int32)))
+            self._joining.clear()
+        return self._rows
 
     def choice(self, row: int) -> Choice:
         found = self.choices[row]
@@ -67,7 +76,7 @@ class Batch:
 
     def join(self, row: int) -> None:
         """The row's prefill is planned to its end: it decodes from the next step on."""
-        self.rows = np.concatenate((self.rows, _one(row)))
+        self._joining.append(row)
 
     def vacate(self, row: int) -> Choice:
         """Take the row from its choice, whose `fill` and `out_len` become exact again."""
@@ -77,7 +86,8 @@ class Batch:
         choice.row = 0
         self.choices[row] = None
         self.generation[row] += 1
-        self.rows = self.rows[self.rows != row]
+        rows = self.rows
+        self._rows = rows[rows != row]
         return choice
 
     def known(self, row: int) -> IntArray:
@@ -105,7 +115,3 @@ class Batch:
         position = self.scheduled[rows]
         ids = self.tokens[rows, position]
         return np.where(position < self.prompt_len[rows] + self.out_len[rows], ids, -rows).astype(np.int32, copy=False)
-
-
-def _one(row: int) -> IntArray:
-    return np.array((row,), np.int32)

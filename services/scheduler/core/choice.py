@@ -107,9 +107,11 @@ class Choice:
 
 
 def _sampling(request: SubmitRequest, spec: ChoiceSpec, stop_ids: frozenset[int], constrained: bool) -> SamplingSpec:
-    least = request.stops.min_new_tokens
+    least, template = request.stops.min_new_tokens, request.sampling
+    if not least and not constrained and template.seed == spec.seed and template.choice == spec.index:
+        return template
     return replace(
-        request.sampling,
+        template,
         seed=spec.seed,
         choice=spec.index,
         min_new_tokens=least,
