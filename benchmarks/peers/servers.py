@@ -19,6 +19,7 @@ from headrace.launcher.http import call
 
 _START_TIMEOUT_S = 600.0
 _STOP_TIMEOUT_S = 60.0
+_PAUSE_TIMEOUT_S = 5.0
 MODEL_NAME = "smollm2"
 
 
@@ -68,8 +69,11 @@ class Server:
         return [root, *root.children(recursive=True)]
 
     def pause(self) -> None:
-        """Stop it from using the cores while another is measured."""
+        """Stop it from using the cores while another is measured; returns once every process stands still."""
         self._signal(signal.SIGSTOP)
+        end = time.monotonic() + _PAUSE_TIMEOUT_S
+        while any(_runs(process) for process in self.processes()) and time.monotonic() < end:
+            time.sleep(0.01)
 
     def resume(self) -> None:
         """Let it run again."""
@@ -101,6 +105,13 @@ class Server:
                 process.send_signal(number)
             except psutil.NoSuchProcess:
                 continue
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def headrace(name: str, model: Path, port: int, *flags: str) -> Recipe:
