@@ -13,7 +13,6 @@ import os
 import platform
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -115,26 +114,31 @@ def _units() -> list[_Unit]:
 
 def _compile(compiler: str, library: Path, progress: Progress) -> None:
     started = time.monotonic()
-    units = _units()
-    with tempfile.TemporaryDirectory(dir=library.parent) as temporary:
-        work = Path(temporary)
-        with ThreadPoolExecutor(max_workers=max(1, len(os.sched_getaffinity(0)))) as pool:
-            jobs = {pool.submit(_compile_unit, compiler, unit, work): unit for unit in units}
-            for done, job in enumerate(as_completed(jobs), start=1):
-                job.result()
-                progress(f"building kernels: {done}/{len(units)} ({jobs[job].object})")
-        objects = [str(work / f"{unit.object}.o") for unit in units]
-        torch_lib = Path(torch.__file__).parent / "lib"
-        linked = work / library.name
-        libraries = [f"-L{torch_lib}", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{torch_lib}", "-pthread"]
-        _run([compiler, "-shared", "-o", str(linked), *objects, *libraries])
-        linked.replace(library)
+    units, folder = _units(), library.parent
+    with ThreadPoolExecutor(max_workers=max(1, len(os.sched_getaffinity(0)))) as pool:
+        jobs = {pool.submit(_compile_unit, compiler, unit, folder): unit for unit in units}
+        for done, job in enumerate(as_completed(jobs), start=1):
+            job.result()
+            progress(f"building kernels: {done}/{len(units)} ({jobs[job].object})")
+    objects = [folder / f"{unit.object}.o" for unit in units]
+    torch_lib = Path(torch.__file__).parent / "lib"
+    linked = library.with_suffix(".part")
+    libraries = [f"-L{torch_lib}", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{torch_lib}", "-pthread"]
+    _run([compiler, "-shared", "-o", str(linked), *map(str, objects), *libraries])
+    linked.replace(library)
+    for path in objects:
+        path.unlink()
     progress(f"building kernels: done in {time.monotonic() - started:.0f} s")
 
 
-def _compile_unit(compiler: str, unit: _Unit, work: Path) -> None:
-    source = SOURCES / f"{unit.source}.cpp"
-    _run([compiler, *_FLAGS, *unit.flags, "-c", str(source), "-o", str(work / f"{unit.object}.o")])
+def _compile_unit(compiler: str, unit: _Unit, folder: Path) -> None:
+    """Compiles one file. A finished object is kept until the library is linked, so a build cut short is continued."""
+    target = folder / f"{unit.object}.o"
+    if target.exists():
+        return
+    part = target.with_suffix(".part")
+    _run([compiler, *_FLAGS, *unit.flags, "-c", str(SOURCES / f"{unit.source}.cpp"), "-o", str(part)])
+    part.replace(target)
 
 
 def _run(command: Sequence[str]) -> str:

@@ -51,8 +51,8 @@ def quantize(x: torch.Tensor, levels: int = 127) -> torch.Tensor:
     """x as integers up to `levels` with a scale for each 32 numbers hold it, in float32."""
     groups = x.reshape(-1, GROUP)
     scale = groups.abs().amax(-1, keepdim=True) / levels
-    levels = torch.where(scale > 0, groups / scale, 0.0).round()
-    return (levels * scale).reshape(x.shape)
+    integers = torch.where(scale > 0, groups / scale, 0.0).round()
+    return (integers * scale).reshape(x.shape)
 
 
 def quantize_weight(weight: torch.Tensor) -> torch.Tensor:

@@ -44,7 +44,7 @@ void Decoder::forward(const Step& step) {
     if (step.logits == 0) return;
     norm_rows(step.logits_index, final_norm_, step.logits, head_.activations(), thread);
     spend(kRest, thread);
-    product(b_.x, head_, step.logits, step.out, static_cast<size_t>(padded_vocab()), false);
+    product(inputs(step.logits, thread), head_, step.logits, step.out, static_cast<size_t>(padded_vocab()), false);
     spend(kHeadCost, thread);
   });
 }
@@ -53,10 +53,10 @@ void Decoder::layer(const Layer& w, int index, const Step& step, int thread) {
   const int rows = step.tokens;
   norm_rows(nullptr, w.input_norm, rows, w.qkv.activations(), thread);
   spend(kRest, thread);
-  product(b_.x, w.qkv, rows, b_.wide, w.qkv.n, false);
+  product(inputs(rows, thread), w.qkv, rows, b_.wide, w.qkv.n, false);
   spend(kProducts, thread);
   attend(w, index, step, thread);
-  product(b_.x, w.out, rows, b_.residual, config_.hidden, true);
+  product(inputs(rows, thread), w.out, rows, b_.residual, config_.hidden, true);
   spend(kProducts, thread);
   norm_rows(nullptr, w.post_norm, rows, w.gate_up.activations(), thread);
   spend(kRest, thread);
@@ -65,16 +65,30 @@ void Decoder::layer(const Layer& w, int index, const Step& step, int thread) {
   spend(kProducts, thread);
 }
 
-// Leaves the normalized rows (all, or those picked) in b_.x.
+// body(r) for every row: a few on every thread, for its own inputs; many shared out, with a barrier after them.
+template <class Body>
+void Decoder::each_row(int rows, Body&& body) {
+  if (rows <= kPrivateRows) {
+    for (int r = 0; r < rows; ++r) body(r);
+    return;
+  }
+  pool_.each(tiles(rows, kRowTile), [&](int i) {
+    for (int r = i * kRowTile; r < std::min(rows, (i + 1) * kRowTile); ++r) body(r);
+  });
+}
+
+// Where the inputs of the next product are.
+Rows Decoder::inputs(int rows, int thread) const { return rows <= kPrivateRows ? b_.x.from(thread * kPrivateRows) : b_.x; }
+
+// The normalized rows of the residual (all, or those picked) become the inputs of the next product.
 void Decoder::norm_rows(const int32_t* pick, const float* weight, int rows, Kind kind, int thread) {
   const int hidden = config_.hidden;
   float* line = b_.scratch + thread * b_.scratch_stride;
-  pool_.each(tiles(rows, kRowTile), [&](int i) {
-    for (int r = i * kRowTile; r < std::min(rows, (i + 1) * kRowTile); ++r) {
-      const float* from = b_.residual + static_cast<size_t>(pick ? pick[r] : r) * hidden;
-      k_.rmsnorm(from, hidden, weight, config_.eps, 1, hidden, line, hidden);
-      k_.to_rows(line, hidden, 1, hidden, kind, b_.x.from(r));
-    }
+  const Rows to = inputs(rows, thread);
+  each_row(rows, [&](int r) {
+    const float* from = b_.residual + static_cast<size_t>(pick ? pick[r] : r) * hidden;
+    k_.rmsnorm(from, hidden, weight, config_.eps, 1, hidden, line, hidden);
+    k_.to_rows(line, hidden, 1, hidden, kind, to.from(r));
   });
 }
 
@@ -94,12 +108,13 @@ void Decoder::gate_up(const Layer& w, int rows, int thread) {
   const int row_tiles = tiles(rows, kProductRows);
   const size_t stride = 2 * kActStrips * 16;
   float* tile = b_.scratch + thread * b_.scratch_stride;
+  const Rows x = inputs(rows, thread);
   pool_.each(tiles(strips, kActStrips) * row_tiles, [&](int i) {
     const int strip = i / row_tiles * kActStrips, row = i % row_tiles * kProductRows;
     const int width = std::min(kActStrips, strips - strip), count = std::min(kProductRows, rows - row);
     float* up = tile + kActStrips * 16;
-    k_.product(b_.x.from(row), w.gate_up, count, strip, width, tile, stride, false);
-    k_.product(b_.x.from(row), w.gate_up, count, strips + strip, width, up, stride, false);
+    k_.product(x.from(row), w.gate_up, count, strip, width, tile, stride, false);
+    k_.product(x.from(row), w.gate_up, count, strips + strip, width, up, stride, false);
     k_.silu_mul(tile, up, stride, count, width * 16, tile, stride);
     const Kind kind = w.down.activations();
     k_.to_rows(tile, stride, count, width * 16, kind, b_.act.from(row).column(strip * 16, kind));
@@ -118,10 +133,9 @@ void Decoder::attend(const Layer& w, int index, const Step& step, int thread) {
     pool_.each(static_cast<int>(folds_.size()), [&](int i) { k_.fold_partials(args, folds_[i].partial, folds_[i].blocks, folds_[i].row); });
   spend(kAttention, thread);
   const int width = config_.heads * config_.head_dim;
-  pool_.each(tiles(step.tokens, kRowTile), [&](int i) {
-    const int row = i * kRowTile;
-    k_.to_rows(b_.attention + static_cast<size_t>(row) * width, width, std::min(kRowTile, step.tokens - row), width,
-               w.out.activations(), b_.x.from(row));
+  const Rows to = inputs(step.tokens, thread);
+  each_row(step.tokens, [&](int r) {
+    k_.to_rows(b_.attention + static_cast<size_t>(r) * width, width, 1, width, w.out.activations(), to.from(r));
   });
   spend(kRest, thread);
 }

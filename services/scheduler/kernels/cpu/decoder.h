@@ -68,6 +68,11 @@ class Decoder {
   void layer(const Layer& w, int index, const Step& step, int thread);
   void attend(const Layer& w, int index, const Step& step, int thread);
   void head(const Step& step);
+  // Rows a thread prepares all by itself: cheaper than meeting the others once more.
+  static constexpr int kPrivateRows = 8;
+  template <class Body>
+  void each_row(int rows, Body&& body);
+  Rows inputs(int rows, int thread) const;
   void norm_rows(const int32_t* pick, const float* weight, int rows, Kind kind, int thread);
   void product(const Rows& x, const Weight& w, int rows, float* out, size_t stride, bool add);
   void gate_up(const Layer& w, int rows, int thread);

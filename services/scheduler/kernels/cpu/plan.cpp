@@ -29,7 +29,7 @@ void Decoder::prepare(const Step& step) {
   b_.wide = wide_.at_least<float>(rows * qkv_width);
   b_.attention = attention_.at_least<float>(rows * q_width);
   b_.q = q_.at_least<uint8_t>(rows * q_width * (c.kind == Kind::f32 ? 4 : 2));
-  b_.x = make_rows(x_bytes_, x_groups_, static_cast<int>(rows), std::max(c.hidden, q_width));
+  b_.x = make_rows(x_bytes_, x_groups_, std::max(static_cast<int>(rows), kPrivateRows * pool_.threads()), std::max(c.hidden, q_width));
   b_.act = make_rows(act_bytes_, act_groups_, static_cast<int>(rows), c.intermediate);
   size_t most = 96 * 128 + static_cast<size_t>(c.hidden);
   most = std::max(most, k_.attention_scratch(attention_args(0), std::min(kQueryTile, std::max(step.tokens, 1))));
