@@ -265,6 +265,13 @@ class WorkerSession(SessionLink):
         choice = self._rows.pop(final.handle, None)
         if choice is None:
             return
+        try:
+            self._end(choice, final)
+        except Exception as error:
+            log.exception("a final failed", extra={"request_id": choice.flight.spec.request_id})
+            choice.flight.fail(Internal(f"{type(error).__name__} while ending the answer"))
+
+    def _end(self, choice: Choice, final: pb.Final) -> None:
         flight = choice.flight
         finish = convert.finish(final, flight.spec)
         if choice.satisfied and finish.reason is Reason.ABORT:

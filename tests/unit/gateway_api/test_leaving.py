@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
+from gateway.clients import scheduler_convert
 from protos.gateway.v1 import gateway_pb2 as gw
 from protos.gateway.v1 import gateway_pb2_grpc as gw_grpc
 from protos.scheduler.v1 import scheduler_pb2 as pb
@@ -127,3 +128,21 @@ async def test_hundreds_of_requests_end_once_each(stack: Stack) -> None:
     await until(lambda: _idle(stack))
     assert not stack.app.parts.text.sessions[0].open_texts
     assert stack.app.parts.registry.workers()[0].in_flight.requests == 0
+
+
+async def test_a_final_the_gateway_cannot_handle_fails_its_request_alone(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+    real = scheduler_convert.finish
+
+    def broken_once(final: pb.Final, spec: Any) -> Any:
+        ended.append(final.handle)
+        if len(ended) == 1:
+            raise ValueError("what is this")
+        return real(final, spec)
+
+    monkeypatch.setattr(scheduler_convert, "finish", broken_once)
+    short = {"text": "x", "sampling_params": {"max_new_tokens": 3}}
+    failed, _ = await asyncio.wait_for(stack.post("/generate", short), 10)
+    good, _ = await asyncio.wait_for(stack.post("/generate", short), 10)
+    assert (failed, good) == (500, 200)
+    assert len(stack.worker.runs) == 2
