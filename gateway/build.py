@@ -142,6 +142,7 @@ def _pipeline_settings(config: GatewayConfig) -> PipelineSettings:
         initial_s=config.retry_initial_backoff_ms / 1000,
         factor=config.retry_backoff_multiplier,
         cap_s=config.retry_max_backoff_ms / 1000,
+        resume_patience_s=config.resume_patience_secs,
     )
     resume = ResumeSettings(max_resumes=config.max_resumes, prefills_per_worker=config.resume_prefills_per_worker)
     return PipelineSettings(retry=retry, resume=resume, hold_s=config.hold_secs)

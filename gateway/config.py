@@ -92,6 +92,9 @@ class GatewayConfig(ServerConfig):
     )
 
     max_resumes: int = option(3, "times one request may go on elsewhere in mid-answer", group=_RELIABILITY, check=at_least(0))
+    resume_patience_secs: float = option(
+        60.0, "time an answer cut in its middle waits for a worker to go on with", unit="s", group=_RELIABILITY, check=at_least(0)
+    )
     retry_max_retries: int = option(5, "attempts of a request that has produced nothing, the first counted", group=_RELIABILITY)
     retry_initial_backoff_ms: float = option(50.0, "longest first wait", unit="ms", group=_RELIABILITY, check=at_least(0))
     retry_max_backoff_ms: float = option(30_000.0, "longest wait of all", unit="ms", group=_RELIABILITY, check=at_least(0))

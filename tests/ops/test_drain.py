@@ -126,7 +126,7 @@ def _running(pod: Any) -> float:
 
 @pytest.mark.parametrize("hurry", ["second signal", "force_shutdown"])
 async def test_a_hurried_worker_leaves_at_once_and_says_so(start: Start, hurry: str) -> None:
-    with start(worker={"force_shutdown": hurry == "force_shutdown"}, gateway={"hold_secs": 1.0}) as release:
+    with start(worker={"force_shutdown": hurry == "force_shutdown"}, gateway={"hold_secs": 1.0, "resume_patience_secs": 2.0}) as release:
         worker = release.pods["worker-smollm2"][0]
 
         def disturb() -> None:
