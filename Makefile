@@ -7,7 +7,7 @@ ARGS   ?=
 VERSION = $(shell sed -n 's/^VERSION = "\(.*\)"/\1/p' services/common/version.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test unit lint format protos protos-check docs bench check clean
+.PHONY: help install serve test fleet-test unit lint format protos protos-check docs bench check clean
 
 help:  ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,8 +26,11 @@ $(READY): pyproject.toml
 serve: install  ## start everything on 127.0.0.1:30000 and show how to talk to it
 	@exec $(BIN)/headrace up $(ARGS)
 
-test: install  ## all tests (minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(ARGS)
+test: install  ## all tests but the fleets under deaths (minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore=tests/fleet $(ARGS)
+
+fleet-test: install  ## fleets of real programs under kills and rolling restarts (minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/fleet $(ARGS)
 
 unit: install  ## unit tests (seconds)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/unit tests/test_layering.py $(ARGS)
@@ -52,7 +55,7 @@ docs: install  ## write the generated pages of docs/ and the dashboards
 bench: install  ## load the running server; ARGS as for `headrace bench serve`
 	$(BIN)/headrace bench serve $(ARGS)
 
-check: lint protos-check test  ## what CI runs
+check: lint protos-check test fleet-test  ## what CI runs
 
 clean:  ## remove the environment and caches inside the repository
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
