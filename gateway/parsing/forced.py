@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.parsing.events import CallArguments, CallBegin, CallEnd, Event
 from gateway.parsing.json_call import JsonCall, Value
-from gateway.parsing.tools.interface import ToolParser
+from gateway.parsing.tools.interface import SteppedParser, ToolParser
 
 
 def forced_schema(tools: Sequence[Mapping[str, Any]], named: str, *, parallel: bool) -> str:
@@ -81,22 +81,14 @@ class NamedParser(ToolParser):
 _MUCH_SPACE = 16
 
 
-class ArrayParser(ToolParser):
+class ArrayParser(SteppedParser):
     """All text is one call or an array of them. A model that only adds white space after a call has said what it wanted."""
 
     def __init__(self) -> None:
-        self._buffer = ""
+        super().__init__()
         self._call: JsonCall | None = None
         self._count = 0
         self._space = 0
-
-    def feed(self, text: str) -> list[Event]:
-        """See ToolParser."""
-        self._buffer += text
-        events: list[Event] = []
-        while self._step(events):
-            pass
-        return events
 
     def finish(self) -> list[Event]:
         """See ToolParser."""

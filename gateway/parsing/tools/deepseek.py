@@ -9,29 +9,21 @@ from __future__ import annotations
 from gateway.parsing.events import CallArguments, CallBegin, CallEnd, Content, Event
 from gateway.parsing.json_call import Value
 from gateway.parsing.markers import first_of, released, sayable
-from gateway.parsing.tools.interface import ToolFamily, ToolParser
+from gateway.parsing.tools.interface import SteppedParser, ToolFamily
 
 _CALLS, _CALLS_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 _CALL, _SEP, _CALL_END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
 
 
-class DeepSeekParser(ToolParser):
+class DeepSeekParser(SteppedParser):
     """Nothing between the outer markers is content."""
 
     def __init__(self) -> None:
-        self._buffer = ""
+        super().__init__()
         self._in_calls = False
         self._value: Value | None = None
         self._sent = 0
         self._count = 0
-
-    def feed(self, text: str) -> list[Event]:
-        """See ToolParser."""
-        self._buffer += text
-        events: list[Event] = []
-        while self._step(events):
-            pass
-        return events
 
     def finish(self) -> list[Event]:
         """See ToolParser."""

@@ -9,27 +9,19 @@ from typing import Any
 from gateway.parsing.events import Content, Event
 from gateway.parsing.json_call import JsonCall
 from gateway.parsing.markers import held_tail, released, sayable
-from gateway.parsing.tools.interface import ToolFamily, ToolParser
+from gateway.parsing.tools.interface import SteppedParser, ToolFamily
 
 _BEGIN, _END = "<tool_call>", "</tool_call>"
 
 
-class HermesParser(ToolParser):
+class HermesParser(SteppedParser):
     """States: in text, in a call's object, between the object and its end tag. White space around calls is dropped."""
 
     def __init__(self) -> None:
-        self._buffer = ""
+        super().__init__()
         self._call: JsonCall | None = None
         self._closing = False
         self._count = 0
-
-    def feed(self, text: str) -> list[Event]:
-        """See ToolParser."""
-        self._buffer += text
-        events: list[Event] = []
-        while self._step(events):
-            pass
-        return events
 
     def finish(self) -> list[Event]:
         """See ToolParser."""

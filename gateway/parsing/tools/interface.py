@@ -28,6 +28,25 @@ class ToolParser(ABC):
         """What was held back, at the end of the text. A call that is not whole gets no CallEnd."""
 
 
+class SteppedParser(ToolParser):
+    """A parser that keeps unread text in `_buffer` and takes it in steps."""
+
+    def __init__(self) -> None:
+        self._buffer = ""
+
+    def feed(self, text: str) -> list[Event]:
+        """See ToolParser."""
+        self._buffer += text
+        events: list[Event] = []
+        while self._step(events):
+            pass
+        return events
+
+    @abstractmethod
+    def _step(self, events: list[Event]) -> bool:
+        """Take what can be taken from the buffer, add what it means; False when more text is needed."""
+
+
 def openai_id() -> str:
     """An id for a call, in the OpenAI shape."""
     return "call_" + secrets.token_hex(12)

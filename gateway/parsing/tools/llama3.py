@@ -5,29 +5,21 @@ from __future__ import annotations
 from gateway.parsing.events import Content, Event
 from gateway.parsing.json_call import JsonCall
 from gateway.parsing.markers import released, sayable
-from gateway.parsing.tools.interface import ToolFamily, ToolParser
+from gateway.parsing.tools.interface import SteppedParser, ToolFamily
 
 _TAG = "<|python_tag|>"
 
 
-class Llama3Parser(ToolParser):
+class Llama3Parser(SteppedParser):
     """An answer that starts with `{` may be a call: it is held until its name shows, or shows that it is text."""
 
     def __init__(self) -> None:
-        self._buffer = ""
+        super().__init__()
         self._call: JsonCall | None = None
         self._raw = ""
         self._count = 0
         self._text = False
         self._tagged = False
-
-    def feed(self, text: str) -> list[Event]:
-        """See ToolParser."""
-        self._buffer += text
-        events: list[Event] = []
-        while self._step(events):
-            pass
-        return events
 
     def finish(self) -> list[Event]:
         """See ToolParser."""

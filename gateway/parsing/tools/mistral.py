@@ -8,7 +8,7 @@ import string
 from gateway.parsing.events import CallArguments, CallBegin, CallEnd, Content, Event
 from gateway.parsing.json_call import JsonCall, Value
 from gateway.parsing.markers import released, sayable
-from gateway.parsing.tools.interface import ToolFamily, ToolParser
+from gateway.parsing.tools.interface import SteppedParser, ToolFamily
 
 _BEGIN, _ARGS = "[TOOL_CALLS]", "[ARGS]"
 _ID_CHARS = string.ascii_letters + string.digits
@@ -19,24 +19,16 @@ def mistral_id() -> str:
     return "".join(secrets.choice(_ID_CHARS) for _ in range(9))
 
 
-class MistralParser(ToolParser):
+class MistralParser(SteppedParser):
     """Nothing after the marker is content."""
 
     def __init__(self) -> None:
-        self._buffer = ""
+        super().__init__()
         self._in_calls = False
         self._call: JsonCall | None = None
         self._value: Value | None = None
         self._sent = 0
         self._count = 0
-
-    def feed(self, text: str) -> list[Event]:
-        """See ToolParser."""
-        self._buffer += text
-        events: list[Event] = []
-        while self._step(events):
-            pass
-        return events
 
     def finish(self) -> list[Event]:
         """See ToolParser."""

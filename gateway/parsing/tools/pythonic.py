@@ -7,7 +7,7 @@ import json
 import re
 
 from gateway.parsing.events import CallArguments, CallBegin, CallEnd, Content, Event
-from gateway.parsing.tools.interface import ToolFamily, ToolParser
+from gateway.parsing.tools.interface import SteppedParser, ToolFamily
 
 _HEAD = re.compile(r"\s*([A-Za-z_][\w.\-]*)\(")
 _COULD_BE_HEAD = re.compile(r"\s*([A-Za-z_][\w.\-]*)?$")
@@ -15,22 +15,14 @@ _KEYWORD = re.compile(r"\s*([A-Za-z_]\w*)\s*=(?!=)")
 _LONGEST_NAME = 128
 
 
-class PythonicParser(ToolParser):
+class PythonicParser(SteppedParser):
     """Each argument is passed on once it is whole: a Python literal has no JSON prefix."""
 
     def __init__(self) -> None:
-        self._buffer = ""
+        super().__init__()
         self._mode = "start"
         self._count = 0
         self._arguments = 0
-
-    def feed(self, text: str) -> list[Event]:
-        """See ToolParser."""
-        self._buffer += text
-        events: list[Event] = []
-        while self._step(events):
-            pass
-        return events
 
     def finish(self) -> list[Event]:
         """See ToolParser."""
