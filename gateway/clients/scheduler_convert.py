@@ -94,6 +94,8 @@ def _stops(flight: Flight) -> pb.Stops:
         regexes=s.regexes,
         ignore_eos=s.ignore_eos,
         skip_special_tokens=s.skip_special_tokens,
+        keep_special_ids=flight.keep_special_ids,
+        spaces_between_special=s.spaces_between_special,
     )
 
 

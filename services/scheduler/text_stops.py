@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from services.common.errors import InvalidRequest
@@ -35,9 +35,19 @@ class TextStops:
             return cls(None, "")
 
     def factory(
-        self, strings: Sequence[str], regexes: Sequence[str], prompt_ids: IntArray, *, skip_special: bool
+        self,
+        strings: Sequence[str],
+        regexes: Sequence[str],
+        prompt_ids: IntArray,
+        *,
+        skip_special: bool,
+        keep_special_ids: Collection[int] = (),
+        spaces_between_special: bool = False,
     ) -> Callable[[], StopMatcher] | None:
-        """Makes one matcher per choice; None where nothing is to be matched. Raises InvalidRequest."""
+        """Makes one matcher per choice; None where nothing is to be matched. Raises InvalidRequest.
+
+        The flags about special ids are the detokenizer's: `keep_bytes` counts the bytes that it makes.
+        """
         stops = compile_stops(strings, regexes, strings_field="stops.strings", regexes_field="stops.regexes")
         if not stops:
             return None
@@ -45,4 +55,15 @@ class TextStops:
         if tokens is None:
             raise InvalidRequest("stop strings need a tokenizer, which this worker has not", field="stops.strings")
         context = prompt_ids[:2].tolist()  # enough to tell a lone begin-of-text token from a text
-        return lambda: StopMatcher(stops, OutputBytes(tokens, context_ids=context, skip_special=skip_special))
+
+        def make() -> StopMatcher:
+            output = OutputBytes(
+                tokens,
+                context_ids=context,
+                skip_special=skip_special,
+                keep_special_ids=keep_special_ids,
+                spaces_between_special=spaces_between_special,
+            )
+            return StopMatcher(stops, output)
+
+        return make

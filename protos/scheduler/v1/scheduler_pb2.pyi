@@ -207,7 +207,7 @@ class LogitBias(_message.Message):
     def __init__(self, token_id: _Optional[int] = ..., bias: _Optional[float] = ...) -> None: ...
 
 class Stops(_message.Message):
-    __slots__ = ("max_new_tokens", "min_new_tokens", "token_ids", "strings", "regexes", "ignore_eos", "skip_special_tokens")
+    __slots__ = ("max_new_tokens", "min_new_tokens", "token_ids", "strings", "regexes", "ignore_eos", "skip_special_tokens", "keep_special_ids", "spaces_between_special")
     MAX_NEW_TOKENS_FIELD_NUMBER: _ClassVar[int]
     MIN_NEW_TOKENS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -215,6 +215,8 @@ class Stops(_message.Message):
     REGEXES_FIELD_NUMBER: _ClassVar[int]
     IGNORE_EOS_FIELD_NUMBER: _ClassVar[int]
     SKIP_SPECIAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    KEEP_SPECIAL_IDS_FIELD_NUMBER: _ClassVar[int]
+    SPACES_BETWEEN_SPECIAL_FIELD_NUMBER: _ClassVar[int]
     max_new_tokens: int
     min_new_tokens: int
     token_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -222,7 +224,9 @@ class Stops(_message.Message):
     regexes: _containers.RepeatedScalarFieldContainer[str]
     ignore_eos: bool
     skip_special_tokens: bool
-    def __init__(self, max_new_tokens: _Optional[int] = ..., min_new_tokens: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ..., strings: _Optional[_Iterable[str]] = ..., regexes: _Optional[_Iterable[str]] = ..., ignore_eos: _Optional[bool] = ..., skip_special_tokens: _Optional[bool] = ...) -> None: ...
+    keep_special_ids: _containers.RepeatedScalarFieldContainer[int]
+    spaces_between_special: bool
+    def __init__(self, max_new_tokens: _Optional[int] = ..., min_new_tokens: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ..., strings: _Optional[_Iterable[str]] = ..., regexes: _Optional[_Iterable[str]] = ..., ignore_eos: _Optional[bool] = ..., skip_special_tokens: _Optional[bool] = ..., keep_special_ids: _Optional[_Iterable[int]] = ..., spaces_between_special: _Optional[bool] = ...) -> None: ...
 
 class Constraint(_message.Message):
     __slots__ = ("json_schema", "regex", "ebnf", "structural_tag", "begin_after_ids")

@@ -90,7 +90,12 @@ class SubmitConverter:
             stream_interval=max(1, submit.output.stream_interval),
             grammar=grammar,
             stop_matcher=self._text_stops.factory(
-                submit.stops.strings, submit.stops.regexes, ids, skip_special=submit.stops.skip_special_tokens
+                submit.stops.strings,
+                submit.stops.regexes,
+                ids,
+                skip_special=submit.stops.skip_special_tokens,
+                keep_special_ids=frozenset(submit.stops.keep_special_ids),
+                spaces_between_special=submit.stops.spaces_between_special,
             ),
         )
 

@@ -117,6 +117,14 @@ async def test_strict_tools_are_bound_where_the_family_can_be_described(tools: S
     assert "strict" not in tools.tokenizer.last_chat.tools_json
 
 
+async def test_the_worker_is_told_which_special_tokens_are_text(tools: Stack) -> None:
+    tools.worker.script = lambda submit: say("no call")
+    await tools.post("/v1/chat/completions", {**ASK, "stop": ["</tool_call>"], "spaces_between_special_tokens": True})
+    stops = tools.worker.submits[0].stops
+    assert set(stops.keep_special_ids) == {257, 258, 259, 260}
+    assert stops.skip_special_tokens and stops.spaces_between_special
+
+
 async def test_streamed_reasoning(tools: Stack) -> None:
     tools.worker.script = lambda submit: say("<think>hm hm</think>\nyes")
     body = {"messages": ASK["messages"], "stream": True, "stream_options": {"include_usage": True}}
