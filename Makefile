@@ -7,7 +7,7 @@ ARGS   ?=
 VERSION = $(shell sed -n 's/^VERSION = "\(.*\)"/\1/p' services/common/version.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test fleet-test unit lint format protos protos-check docs bench check clean
+.PHONY: help install serve test fleet-test unit lint format protos protos-check docs bench soak check clean
 
 help:  ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ docs: install  ## write the generated pages of docs/ and the dashboards
 
 bench: install  ## load the running server; ARGS as for `headrace bench serve`
 	$(BIN)/headrace bench serve $(ARGS)
+
+soak: install  ## half an hour of twice the load the suite can bear; ARGS="--minutes 5" for less
+	$(BIN)/python -m benchmarks.soak $(ARGS)
 
 check: lint protos-check test fleet-test  ## what CI runs
 

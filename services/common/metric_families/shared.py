@@ -26,6 +26,7 @@ SHARED = (
     gauge("headrace_build_info", "Always 1; the labels say what runs.", Label("service", limit=8), Label("version", limit=8)),
     gauge("headrace_ready", "1 while the process takes new work, as its health check says; else 0."),
     gauge("headrace_draining", "1 from the first signal to the exit; else 0."),
+    gauge("headrace_asyncio_tasks", "Asyncio tasks that have not ended, counted twice a second; a number that only grows is a leak."),
     histogram("headrace_event_loop_lag_seconds", "How late a timer of the asyncio loop fires, sampled twice a second.", buckets.WORK),
 )
 
