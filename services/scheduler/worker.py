@@ -16,6 +16,7 @@ from services.scheduler.config import SchedulerConfig
 from services.scheduler.core.scheduler import Scheduler
 from services.scheduler.engine.interface import Engine
 from services.scheduler.engine_client import Delivery, EngineThread
+from services.scheduler.grammar.exported import export as export_grammars
 from services.scheduler.hub import Hub
 from services.scheduler.machine import Machine, build_machine
 from services.scheduler.report import StartupReport
@@ -75,6 +76,8 @@ class Worker:
         assert self._machine is not None
         self._doors.open(self._machine, self._identity(self._machine), self._report)
         self._metrics.on_start(self._report)
+        if self._config.grammar_backend != "none":
+            export_grammars(self._machine.grammars.store, self._base_metrics)
         log.info(self._report.text(), extra={"report": True})
         await self._host.set_ready(True)
         log.info("ready", extra={"model": self._model_name})

@@ -124,7 +124,7 @@ _CACHE_EVENTS = (
 _GRAMMAR = (
     histogram(
         "headrace_worker_grammar_compile_seconds",
-        "Time to compile a grammar.",
+        "Time to compile a grammar, without the wait for a compiler.",
         buckets.WORK,
         known_as=("sglang:grammar_compilation_time_seconds",),
         when="a grammar backend is on",
@@ -133,8 +133,19 @@ _GRAMMAR = (
         "headrace_worker_grammar_lookups_total",
         "Grammars asked for: compiled, found compiled, or refused.",
         Label("result", ("miss", "hit", "invalid")),
+        known_as=("sglang:num_grammar_cache_hit_total", "sglang:num_grammar_total"),
         when="a grammar backend is on",
     ),
+    counter(
+        "headrace_worker_grammar_failures_total",
+        "Grammars that could not be compiled: wrong or not enforceable, over the limits of time or memory, or a fault of the compiler.",
+        Label("reason", ("invalid", "too_costly", "error")),
+        known_as=("sglang:num_grammar_aborted_total", "sglang:num_grammar_timeout_total"),
+        when="a grammar backend is on",
+    ),
+    gauge("headrace_worker_grammars_compiling", "Grammars that wait for a compiler or are in one.", when="a grammar backend is on"),
+    gauge("headrace_worker_grammar_cache_entries", "Grammars kept, invalid ones included.", when="a grammar backend is on"),
+    gauge("headrace_worker_grammar_cache_bytes", "What the kept grammars occupy.", when="a grammar backend is on"),
 )
 
 _SPECULATION = (

@@ -19,8 +19,8 @@ class GrammarDesk:
         self.store = store
 
     def factory(self, kind: str, text: str, begin_after_ids: Sequence[int] = ()) -> Callable[[], RequestGrammar]:
-        """`kind` is the contract's field name. Raises InvalidRequest naming it for a constraint seen to be invalid."""
-        entry = self.store.entry(GrammarSpec(GrammarKind(kind), text))
+        """After `settle`. `kind` is the contract's field name. Raises InvalidRequest naming it for a constraint seen to be invalid."""
+        entry = self.store.entry(GrammarSpec(GrammarKind(kind), text), again=True)
         return lambda: RequestGrammar(entry, begin_after_ids)
 
     async def settle(self, kind: str, text: str, patience_s: float = 0.25) -> None:
@@ -32,7 +32,7 @@ class GrammarDesk:
         entry = await self._entry(spec)
         if not entry.ready:
             await asyncio.wait([asyncio.wrap_future(entry.future)], timeout=patience_s)
-        self.store.entry(spec)
+        entry.unless_invalid()
 
     async def _entry(self, spec: GrammarSpec) -> Entry:
         if len(spec.text) <= _INLINE_CHARACTERS:

@@ -36,6 +36,10 @@ class InvalidGrammar(InvalidRequest):
         super().__init__(f"{kind}: {reason}", field=str(kind))
 
 
+class TooCostly(InvalidGrammar):
+    """Compiling took more time or memory than a constraint may take."""
+
+
 class GrammarFailure(Exception):
     """A matcher gave up in the middle of an output, for instance because a step would cost too much."""
 

@@ -6,25 +6,27 @@ import logging
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
 from services.common.errors import HeadraceError, Internal
 from services.scheduler.grammar.compile_pool import CompilePool, CompileTimeout
-from services.scheduler.grammar.interface import CompiledGrammar, GrammarBackend, GrammarSpec, InvalidGrammar
+from services.scheduler.grammar.interface import CompiledGrammar, GrammarBackend, GrammarSpec, InvalidGrammar, TooCostly
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class StoreCounters:
-    """Totals since the start."""
+    """Totals since the start. Of lookups: `hits`, `misses`, and `refused` ones; of grammars: `invalid`, `timeouts`, `errors`."""
 
     hits: int = 0
     misses: int = 0
-    failures: int = 0
+    refused: int = 0
+    invalid: int = 0
     timeouts: int = 0
-    compile_seconds: float = 0.0
+    errors: int = 0
 
 
 class Entry:
@@ -53,6 +55,12 @@ class Entry:
         """The grammar, once ready and without error."""
         return self.future.result(timeout=0)
 
+    def unless_invalid(self) -> Entry:
+        """Itself. Raises InvalidGrammar if that is already known."""
+        if self.ready and isinstance(self.error, InvalidGrammar):
+            raise self.error
+        return self
+
 
 class GrammarStore:
     """Safe to use from several threads."""
@@ -68,6 +76,7 @@ class GrammarStore:
     ) -> None:
         self.backend = backend
         self.counters = StoreCounters()
+        self.on_compiled: Callable[[float], None] = lambda seconds: None
         self._pool = CompilePool(threads, compile_limit_s)
         self._max_entries = max_entries
         self._max_bytes = max_bytes
@@ -88,8 +97,8 @@ class GrammarStore:
         """Grammars that wait for a thread or are being compiled."""
         return self._pool.waiting
 
-    def entry(self, spec: GrammarSpec) -> Entry:
-        """The entry of a constraint; it is checked at once and compiled in the background.
+    def entry(self, spec: GrammarSpec, *, again: bool = False) -> Entry:
+        """The entry of a constraint; it is checked at once and compiled in the background. Not counted if asked for `again`.
 
         Raises InvalidGrammar for one that is known or seen to be invalid, Overloaded if the compilers are stuck.
         """
@@ -97,41 +106,53 @@ class GrammarStore:
             found = self._entries.get(spec)
             if found is not None:
                 self._entries.move_to_end(spec)
-                self.counters.hits += 1
+        known = found is not None
         if found is None:
             found = self._add(spec)
-        if found.ready and isinstance(found.error, InvalidGrammar):
-            raise found.error
-        return found
+        if not again:
+            refused = found.ready and isinstance(found.error, InvalidGrammar)
+            self.counters.refused += refused
+            self.counters.hits += known and not refused
+            self.counters.misses += not known and not refused
+        return found.unless_invalid()
 
     def _add(self, spec: GrammarSpec) -> Entry:
         entry = Entry(spec, self._pool)
-        self.counters.misses += 1
         try:
             checked = self.backend.check(spec)
         except InvalidGrammar as error:
-            self.counters.failures += 1
+            self.counters.invalid += 1
             entry.future.set_exception(error)
             self._remember(entry)
             return entry
-        began = time.monotonic()
-        compiling = self._pool.submit(lambda: self.backend.compile(checked))
+        compiling = self._pool.submit(lambda: self._compiled(checked))
         self._remember(entry)
-        compiling.add_done_callback(lambda done: self._finish(entry, done, time.monotonic() - began))
+        compiling.add_done_callback(lambda done: self._finish(entry, done))
         return entry
 
-    def _finish(self, entry: Entry, done: Future[CompiledGrammar], seconds: float) -> None:
+    def _compiled(self, checked: GrammarSpec) -> CompiledGrammar:
+        began = time.monotonic()
+        grammar = self.backend.compile(checked)
+        self.on_compiled(time.monotonic() - began)
+        return grammar
+
+    def _finish(self, entry: Entry, done: Future[CompiledGrammar]) -> None:
         error = done.exception()
         if error is None:
-            self.counters.compile_seconds += seconds
             entry.future.set_result(done.result())
         else:
-            self.counters.failures += 1
-            self.counters.timeouts += isinstance(error, CompileTimeout)
-            if not isinstance(error, CompileTimeout | InvalidGrammar):
-                log.error("grammar compiler failed", extra={"kind": str(entry.spec.kind), "error": repr(error)})
+            self._count(error, entry.spec)
             entry.future.set_exception(error if isinstance(error, HeadraceError) else InvalidGrammar(str(error), entry.spec.kind))
         self._remember(entry)
+
+    def _count(self, error: BaseException, spec: GrammarSpec) -> None:
+        if isinstance(error, CompileTimeout | TooCostly):
+            self.counters.timeouts += 1
+        elif isinstance(error, InvalidGrammar):
+            self.counters.invalid += 1
+        else:
+            self.counters.errors += 1
+            log.error("grammar compiler failed", extra={"kind": str(spec.kind), "error": repr(error)})
 
     def _remember(self, entry: Entry) -> None:
         with self._lock:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from services.scheduler.grammar.checks import checked, satisfiable
 from services.scheduler.grammar.compiler_processes import CompilerGone, CompilerProcesses
-from services.scheduler.grammar.interface import CompiledGrammar, GrammarKind, GrammarSpec, InvalidGrammar, Matcher
+from services.scheduler.grammar.interface import CompiledGrammar, GrammarKind, GrammarSpec, InvalidGrammar, Matcher, TooCostly
 from services.scheduler.grammar.schema.profile import XGRAMMAR
 from services.scheduler.grammar.structural_tag import BadTag, triggered_tags
 from services.scheduler.grammar.vocabulary import GrammarVocabulary
@@ -64,7 +64,7 @@ class XGrammarBackend:
         try:
             answer = self._processes.compile(str(spec.kind), spec.text, self._limit_s)
         except CompilerGone as gone:
-            raise InvalidGrammar(f"{gone} (limit {self._limit_s:g} s, --grammar-compile-timeout)", spec.kind) from gone
+            raise TooCostly(f"{gone} (limit {self._limit_s:g} s, --grammar-compile-timeout)", spec.kind) from gone
         if "error" in answer:
             raise InvalidGrammar(answer["error"], spec.kind)
         grammar = self._library.CompiledGrammar.deserialize_json(answer["grammar"], self._info)

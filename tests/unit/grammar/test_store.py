@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -9,10 +10,12 @@ from collections.abc import Callable
 import pytest
 
 from services.common.errors import Overloaded
+from services.common.metrics import Metrics
 from services.scheduler.grammar.backends import make_backend
 from services.scheduler.grammar.compile_pool import CompilePool, CompileTimeout
 from services.scheduler.grammar.compiler_processes import CompilerGone
 from services.scheduler.grammar.desk import GrammarDesk
+from services.scheduler.grammar.exported import export
 from services.scheduler.grammar.interface import CompiledGrammar, GrammarKind, GrammarSpec, InvalidGrammar, Matcher
 from services.scheduler.grammar.store import Entry, GrammarStore
 from services.scheduler.grammar.xgrammar_backend import XGrammarBackend
@@ -98,11 +101,35 @@ def test_invalid_grammars_are_remembered() -> None:
     with pytest.raises(InvalidGrammar, match="late"):
         store.entry(_spec("late"))
     assert slow.compiled == ["late"]
-    assert store.counters.failures == 2
+    assert (store.counters.invalid, store.counters.refused) == (2, 4)
     slow.go.clear()
     crash = store.entry(_spec("crash"))
     slow.go.set()
     assert "crash" in str(_ready(crash).error)
+    assert (store.counters.errors, store.counters.misses, store.counters.hits) == (1, 2, 0)
+
+
+async def test_what_is_exported_is_what_happened() -> None:
+    metrics = Metrics("scheduler")
+    slow = SlowBackend()
+    desk = GrammarDesk(GrammarStore(slow))
+    export(desk.store, metrics)
+    for text in ("a", "a", "b", "bad", "bad"):
+        with contextlib.suppress(InvalidGrammar):
+            await desk.settle("regex", text, patience_s=20)
+            desk.factory("regex", text)
+    slow.go.clear()
+    await desk.settle("regex", "c", patience_s=0.001)
+
+    def value(name: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(f"headrace_worker_{name}", labels)
+
+    assert [value("grammar_lookups_total", result=result) for result in ("miss", "hit", "invalid")] == [3, 1, 2]
+    assert [value("grammar_failures_total", reason=reason) for reason in ("invalid", "too_costly", "error")] == [1, 0, 0]
+    _until(lambda: value("grammar_compile_seconds_count") == 2)
+    assert (value("grammars_compiling"), value("grammar_cache_entries")) == (1, 4)
+    _until(lambda: (value("grammar_cache_bytes") or 0) > 200)
+    slow.go.set()
 
 
 def test_the_store_is_bounded_in_number_and_bytes() -> None:
