@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).resolve().parent.parent / "helm/files/dashboards"
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from docs.written import write_or_check  # noqa: E402
+
+FOLDER = ROOT / "helm/files/dashboards"
 _WIDTH, _HEIGHT, _COLUMNS = 8, 7, 3
 
 
@@ -194,17 +199,7 @@ def dashboard(name: str) -> dict[str, Any]:
 
 def main(argv: list[str]) -> int:
     """Write the dashboards, or with --check name those that differ and return 1."""
-    stale = []
-    for name in DASHBOARDS:
-        file, text = FOLDER / f"{name}.json", json.dumps(dashboard(name), indent=1) + "\n"
-        if "--check" in argv:
-            if not file.exists() or file.read_text() != text:
-                stale.append(file.name)
-        else:
-            file.write_text(text)
-    if stale:
-        print(f"out of date, run `make docs`: {', '.join(stale)}", file=sys.stderr)
-    return 1 if stale else 0
+    return write_or_check({FOLDER / f"{name}.json": json.dumps(dashboard(name), indent=1) + "\n" for name in DASHBOARDS}, argv)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from docs.written import write_or_check  # noqa: E402
 from services.common.config import options_of, show  # noqa: E402
 from services.common.metric_families import FAMILIES, Family, Kind  # noqa: E402
 
@@ -153,18 +154,7 @@ PAGES = {"flags.md": flags_page, "metrics.md": metrics_page, "openai-fields.md":
 
 def main(argv: list[str]) -> int:
     """Write the pages, or with --check name those that differ and return 1."""
-    stale = []
-    for name, page in PAGES.items():
-        file = ROOT / "docs" / name
-        text = page()
-        if "--check" in argv:
-            if not file.exists() or file.read_text() != text:
-                stale.append(f"docs/{name}")
-        else:
-            file.write_text(text)
-    if stale:
-        print(f"out of date, run `make docs`: {', '.join(stale)}", file=sys.stderr)
-    return 1 if stale else 0
+    return write_or_check({ROOT / "docs" / name: page() for name, page in PAGES.items()}, argv)
 
 
 if __name__ == "__main__":
