@@ -1,74 +1,75 @@
-"""What has to be reached beside the peers on a CPU: one line per row of the table."""
+"""What has to be reached beside the peers on a CPU: one line per figure of the comparison."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import median
+
+INT8, BF16, VLLM, LLAMA = "headrace int8", "headrace bf16", "vLLM", "llama.cpp"
+RADIX, NO_RADIX = "headrace radix", "headrace no radix"
+ONE, EIGHT, MANY, SHARED, LONG = "1 user", "8 users", "32 users", "shared prefix", "long prefix"
+START, MEMORY = "second start", "memory"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`metric` of ours over the peer's, under `load`. `at_most` says which side of the bounds is good."""
+    """`metric` of ours over the peer's, under `load`. `at_most` says which side of the bounds is good.
+
+    Without `must` the line is there to be read, not judged. `goal` bounds the ratio, `goal_value` our own figure.
+    """
 
     load: str
     metric: str
     ours: str
     peer: str
-    must: float
-    goal: float
-    at_most: bool
+    must: float | None = None
+    goal: float | None = None
+    at_most: bool = True
+    goal_value: float | None = None
 
-    def judge(self, ratio: float) -> str:
-        """goal, must or missed."""
-        for word, bound in (("goal", self.goal), ("must", self.must)):
-            if ratio <= bound if self.at_most else ratio >= bound:
-                return word
-        return "missed"
+    def judge(self, ratio: float, value: float) -> str:
+        """goal, must or missed; empty for a line without bounds."""
+        if self.must is None:
+            return ""
+        if self.goal is not None and self._within(ratio, self.goal):
+            return "goal"
+        if self.goal_value is not None and self._within(value, self.goal_value):
+            return "goal"
+        return "must" if self._within(ratio, self.must) else "missed"
+
+    def _within(self, value: float, bound: float) -> bool:
+        return value <= bound if self.at_most else value >= bound
 
 
-INT8, BF16, VLLM, LLAMA = "headrace int8", "headrace bf16", "vLLM", "llama.cpp"
-RADIX, NO_RADIX = "headrace radix", "headrace no radix"
+def _rate(load: str, ours: str, must: float, goal: float) -> Target:
+    return Target(load, "tok/s", ours, VLLM, must, goal, at_most=False)
+
 
 TARGETS = (
-    Target("1 user", "TPOT", INT8, VLLM, 0.45, 0.30, True),
-    Target("1 user", "TPOT", INT8, LLAMA, 1.1, 0.75, True),
-    Target("1 user", "TPOT", BF16, VLLM, 0.60, 0.38, True),
-    Target("1 user", "TTFT", INT8, VLLM, 0.75, 0.55, True),
-    Target("1 user", "TTFT", BF16, VLLM, 1.05, 0.95, True),
-    Target("8 users", "tok/s", INT8, VLLM, 1.6, 2.2, False),
-    Target("8 users", "tok/s", BF16, VLLM, 1.3, 1.4, False),
-    Target("32 users", "tok/s", INT8, VLLM, 1.4, 1.75, False),
-    Target("32 users", "tok/s", BF16, VLLM, 1.1, 1.2, False),
-    Target("32 users", "p99 ITL", INT8, VLLM, 0.25, 0.15, True),
-    Target("32 users", "p99 ITL", BF16, VLLM, 0.25, 0.22, True),
-    Target("shared prefix", "tok/s", INT8, VLLM, 1.4, 2.0, False),
-    Target("shared prefix", "tok/s", BF16, VLLM, 1.4, 2.0, False),
-    Target("long prefix", "duration", RADIX, NO_RADIX, 1 / 2.7, 1 / 2.7, True),
-    Target("long prefix", "TTFT", RADIX, NO_RADIX, 1 / 5.3, 1 / 5.3, True),
-    Target("second start", "seconds", INT8, VLLM, 0.5, 0.5, True),
-    Target("second start", "seconds", BF16, VLLM, 0.5, 0.5, True),
-    Target("memory", "PSS - KV", INT8, VLLM, 0.6, 0.6, True),
-    Target("memory", "PSS - KV", BF16, VLLM, 0.6, 0.6, True),
+    Target(ONE, "TPOT", INT8, VLLM, 0.45, 0.30),
+    Target(ONE, "TPOT", INT8, LLAMA, 1.1, 0.75),
+    Target(ONE, "TPOT", BF16, VLLM, 0.60, 0.38),
+    Target(ONE, "TTFT", INT8, VLLM, 0.75, 0.55),
+    Target(ONE, "TTFT", BF16, VLLM, 1.05, 0.95),
+    _rate(EIGHT, INT8, 1.6, 2.2),
+    _rate(EIGHT, BF16, 1.3, 1.4),
+    Target(EIGHT, "TTFT", INT8, VLLM),
+    Target(EIGHT, "TTFT", BF16, VLLM),
+    _rate(MANY, INT8, 1.4, 1.75),
+    _rate(MANY, BF16, 1.1, 1.2),
+    Target(MANY, "p99 ITL", INT8, VLLM, 0.25, 0.15),
+    Target(MANY, "p99 ITL", BF16, VLLM, 0.25, 0.22),
+    Target(MANY, "TTFT", INT8, VLLM),
+    Target(MANY, "TTFT", BF16, VLLM),
+    _rate(SHARED, INT8, 1.4, 2.0),
+    _rate(SHARED, BF16, 1.4, 2.0),
+    Target(SHARED, "TTFT", INT8, VLLM),
+    Target(SHARED, "TTFT", BF16, VLLM),
+    Target(LONG, "duration", RADIX, NO_RADIX, 1 / 2.7, None),
+    Target(LONG, "TTFT", RADIX, NO_RADIX, 1 / 5.3, None),
+    Target(START, "seconds", INT8, VLLM, 0.5, goal_value=8.0),
+    Target(START, "seconds", BF16, VLLM, 0.5, goal_value=8.0),
+    Target(MEMORY, "PSS - KV", INT8, VLLM, 0.6, None),
+    Target(MEMORY, "PSS - KV", BF16, VLLM, 0.6, None),
 )
 
-Values = dict[tuple[str, str, str], list[float]]  # (load, metric, server) → one value per round
-
-
-def table(values: Values, floors: dict[tuple[str, str], float]) -> str:
-    """Ours, the peer, the floor, median ratio with its spread over rounds, and what it reaches."""
-    sides = f"{'load':14} {'metric':9} {'ours':18} {'':>9} {'peer':18} {'':>9} {'floor':>9}"
-    lines = [f"{sides}  {'ratio':>6} {'spread':>13}  {'must':>5} {'goal':>5}"]
-    for target in TARGETS:
-        ours = values.get((target.load, target.metric, target.ours), [])
-        peer = values.get((target.load, target.metric, target.peer), [])
-        if not ours or not peer:
-            continue
-        each = [a / b for a, b in zip(ours, peer, strict=False)]
-        ratio = median(each)
-        floor = floors.get((target.load, target.metric))
-        lines.append(
-            f"{target.load:14} {target.metric:9} {target.ours:18} {median(ours):>9.2f} {target.peer:18} {median(peer):>9.2f} "
-            f"{'' if floor is None else format(floor, '.2f'):>9}  {ratio:>6.2f} {min(each):>6.2f}..{max(each):<5.2f}  "
-            f"{target.must:>5.2f} {target.goal:>5.2f}  {target.judge(ratio)}"
-        )
-    return "\n".join(lines)
+UNITS = {"TPOT": "ms", "TTFT": "ms", "p99 ITL": "ms", "tok/s": "", "duration": "s", "seconds": "s", "PSS - KV": "MiB"}

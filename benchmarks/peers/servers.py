@@ -14,8 +14,9 @@ from pathlib import Path
 import psutil
 
 from benchmarks.peers.install import llama_binaries
-from headrace.bench.config import BenchConfig
+from benchmarks.peers.memory import pss_bytes, resident_pool_bytes
 from headrace.launcher.http import call
+from services.common.version import VERSION
 
 _START_TIMEOUT_S = 600.0
 _STOP_TIMEOUT_S = 60.0
@@ -25,13 +26,14 @@ MODEL_NAME = "smollm2"
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How to start a server. `fields` are bench flags that speak to it."""
+    """How to start a server, and what it is."""
 
     name: str
     command: tuple[str, ...]
     port: int
     version: str
     environment: Mapping[str, str] = field(default_factory=dict)
+    pool_bytes: int = 0  # of the key-value pool it was given, 0 if that is not known
 
 
 class Server:
@@ -42,7 +44,7 @@ class Server:
         self._log = log
         self._begin = time.monotonic()
         with log.open("ab") as out:
-            environment = {**os.environ, **recipe.environment}
+            environment = {**_inherited(), **recipe.environment}
             self._process = subprocess.Popen(recipe.command, stdout=out, stderr=out, env=environment, start_new_session=True)
         self.first_answer_s = 0.0
 
@@ -81,11 +83,11 @@ class Server:
 
     def pss_bytes(self) -> int:
         """Memory of the tree, shared pages divided among those who share them."""
-        return sum(int(process.memory_full_info().pss) for process in self.processes())
+        return pss_bytes(self.processes())
 
-    def bench(self, **fields: object) -> BenchConfig:
-        """Flags of a run against this server."""
-        return BenchConfig(backend="openai", base_url=self.url, model=MODEL_NAME, server_version=self.recipe.version, **fields)  # type: ignore[arg-type]
+    def resident_pool_bytes(self) -> int:
+        """Pages of the key-value pool that are in memory."""
+        return resident_pool_bytes(self.processes(), self.recipe.pool_bytes)
 
     def stop(self) -> None:
         """End it and everything it started."""
@@ -107,6 +109,11 @@ class Server:
                 continue
 
 
+def _inherited() -> dict[str, str]:
+    """This environment, without what would make a second start of Python programs as slow as the first."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def _runs(process: psutil.Process) -> bool:
     try:
         return process.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
@@ -114,23 +121,26 @@ def _runs(process: psutil.Process) -> bool:
         return False
 
 
-def headrace(name: str, model: Path, port: int, *flags: str) -> Recipe:
-    """Our whole suite: four processes and the launcher."""
+def headrace(name: str, model: Path, port: int, *flags: str, pool_tokens: int, token_bytes: int) -> Recipe:
+    """Our whole suite: four processes and the launcher. `token_bytes`: keys and values of one token."""
     start = (sys.executable, "-m", "headrace", "up", "--model", str(model), "--port", str(port))
-    return Recipe(name, (*start, "--served-model-name", MODEL_NAME, *flags), port, "headrace")
+    pool = ("--max-total-tokens", str(pool_tokens))
+    version = f"headrace {VERSION}"
+    return Recipe(name, (*start, "--served-model-name", MODEL_NAME, *pool, *flags), port, version, pool_bytes=pool_tokens * token_bytes)
 
 
-def vllm(environment: Path, model: Path, port: int, kv_gib: int = 2) -> Recipe:
+def vllm(environment: Path, model: Path, port: int, pool_gib: int = 2) -> Recipe:
     """vLLM's CPU build in bfloat16, bound to all cores."""
     cores = sorted(os.sched_getaffinity(0))
     settings = {
-        "VLLM_CPU_KVCACHE_SPACE": str(kv_gib),
+        "VLLM_CPU_KVCACHE_SPACE": str(pool_gib),
         "VLLM_CPU_OMP_THREADS_BIND": f"{cores[0]}-{cores[-1]}",
         "HF_HUB_OFFLINE": "1",
     }
     program = str(environment / "bin" / "vllm")
     command = (program, "serve", str(model), "--port", str(port), "--dtype", "bfloat16", "--max-model-len", "4096")
-    return Recipe("vLLM", (*command, "--served-model-name", MODEL_NAME), port, "vLLM 0.32.0 CPU bf16", settings)
+    named = (*command, "--served-model-name", MODEL_NAME)
+    return Recipe("vLLM", named, port, "vLLM 0.32.0 CPU bf16", settings, pool_gib * 2**30)
 
 
 def llama_cpp(environment: Path, gguf: Path, port: int) -> Recipe:

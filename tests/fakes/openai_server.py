@@ -18,6 +18,7 @@ class FakeServer:
     fail_every: int = 0  # every n-th request gets a 429
     break_every: int = 0  # every n-th connection is cut in mid-answer
     version: str = "1.2.3"
+    model: str = "fake"
     slots: int | None = None  # requests decoded at once; the others wait
     seen: list[dict[str, Any]] = field(default_factory=list)
     running: int = 0
@@ -49,7 +50,7 @@ class FakeServer:
 
     async def _answer(self, method: str, path: str, body: dict[str, Any], writer: asyncio.StreamWriter) -> None:
         if method == "GET" or path == "/flush_cache":
-            known = {"/v1/models": {"data": [{"id": "fake"}]}, "/version": {"version": self.version}, "/flush_cache": {}}
+            known = {"/v1/models": {"data": [{"id": self.model}]}, "/version": {"version": self.version}, "/flush_cache": {}}
             await self._plain(writer, 200 if path in known else 404, known.get(path, {}))
             return
         self.seen.append(body)
@@ -120,13 +121,13 @@ def _event(writer: asyncio.StreamWriter, value: Any) -> None:
     writer.write(b"%x\r\n%s\r\n" % (len(data), data))
 
 
-async def serve_for_ever(port: int) -> None:
-    """`python -m tests.fakes.openai_server PORT`: for tests that need the fake as a process."""
-    async with FakeServer(gap_s=0.001) as server:
+async def serve_for_ever(port: int, model: str) -> None:
+    """`python -m tests.fakes.openai_server PORT MODEL`: for tests that need the fake as a process."""
+    async with FakeServer(gap_s=0.001, model=model) as server:
         assert server._server is not None
         listening = await asyncio.start_server(server._connection, "127.0.0.1", port)
         await listening.serve_forever()
 
 
 if __name__ == "__main__":
-    asyncio.run(serve_for_ever(int(sys.argv[1])))
+    asyncio.run(serve_for_ever(int(sys.argv[1]), sys.argv[2]))
