@@ -39,18 +39,14 @@ def block_hashes(parent: int, token_ids: Sequence[int] | npt.NDArray[np.integer[
 
     A tail shorter than a block has no hash. Ids are in [0, 2**32); lists and NumPy integer arrays are fastest.
     """
-    raw = _little_endian(token_ids)
-    width = 4 * block_size
-    hashes = []
-    for start in range(0, len(raw) - width + 1, width):
-        parent = xxh3_64_intdigest(_HASH.pack(parent) + raw[start : start + width])
-        hashes.append(parent)
-    return hashes
+    raw, width, pack, digest = _little_endian(token_ids), 4 * block_size, _HASH.pack, xxh3_64_intdigest
+    return [parent := digest(pack(parent) + raw[start : start + width]) for start in range(0, len(raw) - width + 1, width)]
 
 
 def _little_endian(token_ids: Sequence[int] | npt.NDArray[np.integer[Any]]) -> bytes:
-    if not isinstance(token_ids, Sequence):
-        return token_ids.astype("<u4", copy=False).tobytes()
+    to_type = getattr(token_ids, "astype", None)  # asking for an abstract base class takes longer than hashing a block
+    if to_type is not None:
+        return bytes(to_type("<u4", copy=False).tobytes())
     ids = array("I", token_ids)
     if sys.byteorder == "big":
         ids.byteswap()

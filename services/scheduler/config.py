@@ -82,12 +82,20 @@ class BatchOptions(MemoryOptions):
     max_prefill_tokens: int = option(16384, "prompt tokens of one prefill batch", group="Scheduling", unit="tokens", parse=count)
     prefill_max_requests: int | None = option(None, "requests of one prefill batch", group="Scheduling", check=at_least(1))
     chunked_prefill_size: int | None = option(
-        None, "prompt tokens computed in one step; -1 = whole prompts", group="Scheduling", unit="tokens", check=_chunk
+        None,
+        "prompt tokens computed in one step, -1 = whole prompts; chunks adapt to --itl-target-ms otherwise",
+        group="Scheduling",
+        unit="tokens",
+        check=_chunk,
     )
     enable_mixed_chunk: bool = option(False, "compute a chunk and decode tokens in one pass", group="Scheduling")
     prefill_decode_interval: int = option(0, "decode steps forced between two prefill steps", group="Scheduling", check=at_least(0))
     itl_target_ms: float | None = option(
-        None, "shrink chunks to hold this gap between tokens of running requests", group="Scheduling", unit="ms"
+        None,
+        "gap between tokens of running requests that chunks shrink to hold; 0 = chunks of a fixed size",
+        group="Scheduling",
+        unit="ms",
+        check=at_least(0),
     )
     schedule_conservativeness: float = option(1.0, "higher reserves more for running requests", group="Scheduling", check=at_least(0))
     retraction_policy: str = option("length", "who is put back first when memory ends", group="Scheduling", choices=("length", "priority"))

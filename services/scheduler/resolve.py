@@ -11,7 +11,10 @@ from services.scheduler.core.settings import SchedulerConfig as CoreConfig
 from services.scheduler.engine.interface import EngineInfo
 from services.scheduler.report import ReportedSetting, StartupReport
 
-_CPU_CHUNK = 256  # tokens: keeps the gap between two tokens of running requests short for a few percent of throughput
+# docs/decisions/0001-prefill-chunks-on-a-cpu.md
+_ITL_TARGET_MS = 150.0
+_LARGEST_CHUNK = 2048  # tokens of a step while nobody decodes: a longer one is no faster
+_FIXED_CHUNK = 256
 
 
 def core_config(config: SchedulerConfig, info: EngineInfo, epoch: int) -> CoreConfig:
@@ -26,7 +29,7 @@ def core_config(config: SchedulerConfig, info: EngineInfo, epoch: int) -> CoreCo
         chunked_prefill_size=_chunk(config, info),
         enable_mixed_chunk=config.enable_mixed_chunk,
         prefill_decode_interval=config.prefill_decode_interval,
-        itl_target_ms=config.itl_target_ms,
+        itl_target_ms=_itl_target(config),
         schedule_conservativeness=config.schedule_conservativeness,
         retraction_policy=config.retraction_policy,
         disable_radix_cache=config.disable_radix_cache,
@@ -51,6 +54,8 @@ def core_config(config: SchedulerConfig, info: EngineInfo, epoch: int) -> CoreCo
 def report_flags(report: StartupReport, config: SchedulerConfig, sources: dict[str, str], core: CoreConfig) -> None:
     """Add the scheduler's resolved limits, and every flag with where its value came from."""
     report.add("chunked_prefill_size", core.chunked_prefill_size, unit="tokens")
+    adaptive = core.itl_target_ms is not None
+    report.add("itl_target_ms", core.itl_target_ms or "off", reason="chunks adapt" if adaptive else "chunks of a fixed size", unit="ms")
     report.add("max_prefill_tokens", core.max_prefill_tokens, unit="tokens")
     report.add("schedule_policy", core.schedule_policy)
     report.add(
@@ -64,7 +69,16 @@ def report_flags(report: StartupReport, config: SchedulerConfig, sources: dict[s
         report.flags.append(ReportedSetting(name, value, source))
 
 
+def _itl_target(config: SchedulerConfig) -> float | None:
+    """Chunks adapt unless their size, or no target, was asked for."""
+    if config.itl_target_ms is None:
+        return _ITL_TARGET_MS if config.chunked_prefill_size is None else None
+    return config.itl_target_ms or None
+
+
 def _chunk(config: SchedulerConfig, info: EngineInfo) -> int:
     """Chunks are whole pages."""
-    size = _CPU_CHUNK if config.chunked_prefill_size is None else config.chunked_prefill_size
+    size = config.chunked_prefill_size
+    if size is None:
+        size = _FIXED_CHUNK if _itl_target(config) is None else _LARGEST_CHUNK
     return size if size < 0 else max(info.page_size, size // info.page_size * info.page_size)

@@ -52,16 +52,20 @@ class PageAllocator:
 
     def free(self, pages: IntArray) -> None:
         """Take pages back. Raises ValueError if one is free already or was never handed out."""
-        if not pages.size:
+        size = pages.size
+        if not size:
             return
-        if int(pages.min()) < 1 or int(pages.max()) > self.num_pages or self._free[pages].any():
+        ascending = size == 1 or bool((pages[1:] > pages[:-1]).all())
+        least, most = (pages[0], pages[-1]) if ascending else (pages.min(), pages.max())
+        if least < 1 or most > self.num_pages or self._free[pages].any():
             raise ValueError("a page was given back that was not in use")
-        order = np.arange(pages.size, dtype=np.int32)
-        self._last_index[pages] = order
-        if not np.array_equal(self._last_index[pages], order):
-            raise ValueError("a page was given back twice at once")
+        if not ascending:
+            order = np.arange(size, dtype=np.int32)
+            self._last_index[pages] = order
+            if not np.array_equal(self._last_index[pages], order):
+                raise ValueError("a page was given back twice at once")
         self._free[pages] = True
-        self.free_pages += pages.size
+        self.free_pages += size
 
     def free_page_ids(self) -> IntArray:
         """All free pages, ascending; for integrity checks."""

@@ -33,5 +33,18 @@ class CacheGroup:
 
     def free(self, slots: IntArray) -> None:
         """Take back the pages of `slots`, which begin at a page boundary and are in page order."""
+        self.allocator.free(self._pages(slots))
+
+    def take(self, count: int, evicted: IntArray) -> IntArray:
+        """`count` pages, those of the `evicted` slots first; what is left of these becomes free. Together they must suffice."""
+        handed = self._pages(evicted)
+        if handed.size >= count:
+            self.allocator.free(handed[count:])
+            return handed[:count]
+        found = self.allocator.allocate(count - handed.size)
+        assert found is not None, "room was made before"
+        return np.concatenate((handed, found)) if handed.size else found
+
+    def _pages(self, slots: IntArray) -> IntArray:
         size = self.allocator.page_size
-        self.allocator.free(slots if size == 1 else slots[::size] // size)
+        return slots if size == 1 else slots[::size] // size

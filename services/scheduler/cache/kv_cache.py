@@ -29,6 +29,7 @@ class KvCache:
         self.page_size = self.groups[0].allocator.page_size
         self.capacity = min(group.allocator.capacity for group in self.groups)
         self._timer = timer
+        self._nothing: Slots = (np.empty(0, np.int32),) * len(self.groups)
         self.evicted_tokens = 0
         self.eviction_ns = 0
 
@@ -78,12 +79,11 @@ class KvCache:
         held = int(self.rows.allocated[row])
         pages = (self.whole_pages(start + count) - held) // self.page_size
         if pages > 0:
-            if not self._make_room(pages):
+            evicted = self._evict_for(pages)
+            if evicted is None:
                 return None
-            for group in self.groups:
-                taken = group.allocator.allocate(pages)
-                assert taken is not None
-                group.append(row, held, taken)
+            for group, slots in zip(self.groups, evicted, strict=True):
+                group.append(row, held, group.take(pages, slots))
             self.rows.allocated[row] = held + pages * self.page_size
         return self.groups[0].table[row, start : start + count]
 
@@ -99,16 +99,15 @@ class KvCache:
         lacking = self.rows.allocated[rows] <= lengths
         pages = int(np.count_nonzero(lacking))
         if pages:
-            if not self._make_room(pages):
+            evicted = self._evict_for(pages)
+            if evicted is None:
                 return None
             where, starts = (rows, lengths) if pages == rows.size else (rows[lacking], lengths[lacking])
-            for group in self.groups:
-                taken = group.allocator.allocate(pages)
-                assert taken is not None
-                group.append_one(where, starts, taken)
+            for group, slots in zip(self.groups, evicted, strict=True):
+                group.append_one(where, starts, group.take(pages, slots))
             self.rows.allocated[where] += self.page_size
-        slots: IntArray = self.groups[0].table[rows, lengths]
-        return slots
+        found: IntArray = self.groups[0].table[rows, lengths]
+        return found
 
     def commit(self, row: int, ids: IntArray, priority: int = 0) -> TableWrite | None:
         """Put the computed tokens `ids` of a running row (from position 0) into the prefix cache.
@@ -163,7 +162,7 @@ class KvCache:
     def _insert(self, row: int, ids: IntArray, priority: int) -> tuple[Node, int]:
         """Offer the row's tokens to the prefix cache and free the row's slots of those it had."""
         shared = int(self.rows.shared[row])
-        own = tuple(group.table[row, shared : ids.size] for group in self.groups)
+        own = tuple([group.table[row, shared : ids.size] for group in self.groups])
         node, present = self.prefixes.insert(self._lease(row), ids, own, priority)
         self._free(row, shared, present)
         return node, present
@@ -177,15 +176,15 @@ class KvCache:
         for group, own in zip(self.groups, slots, strict=True):
             group.free(own)
 
-    def _make_room(self, pages: int) -> bool:
-        lacking = pages - min(group.allocator.free_pages for group in self.groups)
+    def _evict_for(self, pages: int) -> Slots | None:
+        """Evict what an allocation of `pages` lacks; its slots, which are nobody's now. None if all there is would not do."""
+        lacking = pages - min([group.allocator.free_pages for group in self.groups])
         if lacking <= 0:
-            return True
+            return self._nothing
         if lacking * self.page_size > self.prefixes.evictable_tokens:
-            return False
+            return None
         began = self._timer()
         slots = self.prefixes.evict(lacking * self.page_size)
-        self._take_back(slots)
         self.evicted_tokens += slots[0].size
         self.eviction_ns += self._timer() - began
-        return True
+        return slots

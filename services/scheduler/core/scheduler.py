@@ -174,13 +174,9 @@ class Scheduler:
         return state.cache.fits(state.cache.pages_for_next(rows, state.batch.scheduled[rows]))
 
     def _pace(self, step: Step) -> None:
-        """Count the decode steps owed before the next prefill: one between two chunks, so that a long prompt stalls nobody.
-
-        The new-token ratio falls with every decode step.
-        """
+        """Count the decode steps owed before the next prefill. The new-token ratio falls with every decode step."""
         if step.parts:
-            between_chunks = self._state.chunked is not None and not step.decode_rows
-            self._decodes_owed = max(self._state.config.prefill_decode_interval, int(between_chunks))
+            self._decodes_owed = chunk_size.decodes_owed(self._state, step)
         else:
             self._decodes_owed = max(self._decodes_owed - 1, 0)
             self._state.ratio.decode_step()

@@ -15,11 +15,11 @@ class SchedulerConfig:
     max_queued_requests: int | None = None
     max_prefill_tokens: int = 16384  # per prefill batch; a single longer prompt is still admitted alone
     prefill_max_requests: int | None = None
-    chunked_prefill_size: int = 2048  # tokens per step; -1 = whole prompts
+    chunked_prefill_size: int = 2048  # prompt tokens per step, the most if there is an ITL target; -1 = whole prompts
     enable_mixed_chunk: bool = False
     in_round_prefix_sharing: bool | None = None  # None = with lpm, hrrn and shortest-prefill-first
     prefill_decode_interval: int = 0  # decode steps forced between two prefill steps
-    itl_target_ms: float | None = None  # chunks shrink to hold this gap while others decode; None = fixed chunks
+    itl_target_ms: float | None = None  # chunks shrink to hold this gap between tokens; None = fixed chunks
 
     schedule_conservativeness: float = 1.0
     init_new_token_ratio: float = 0.7

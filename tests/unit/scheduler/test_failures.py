@@ -123,27 +123,3 @@ def test_prefill_interval_and_mixed_chunks() -> None:
         mixed.turn()
     shapes = [(plan.mode.name, plan.extend_lens.tolist()) for plan in mixed.engine.plans[1:]]
     assert shapes == [("MIXED", [60, 1, 1, 1, 1])] * 4
-
-
-def test_chunks_follow_the_gap_target() -> None:
-    """A device that prefills 1000 tokens a second and decodes in 10 ms: 40 tokens fit a gap of 50 ms, 500 while nobody decodes."""
-    driver = Driver(chunked_prefill_size=256, itl_target_ms=50.0, pool=4096)
-    driver.submit(prompt(10, 0), 200)
-    driver.turn()
-    driver.scheduler.counters.prefill_tokens_per_s = 1000.0
-    driver.scheduler.counters.decode_step_ms = 10.0
-    driver.submit(prompt(600, 1), 4)
-    driver.turn()
-    assert driver.engine.plans[-1].extend_lens.tolist() == [40]
-    driver.scheduler.counters.prefill_tokens_per_s = 1000.0
-    driver.scheduler.counters.decode_step_ms = 80.0
-    driver.turn()
-    driver.scheduler.counters.prefill_tokens_per_s = 1000.0
-    driver.scheduler.counters.decode_step_ms = 80.0
-    driver.turn()
-    assert driver.engine.plans[-1].extend_lens.tolist() == [16]
-    idle = Driver(chunked_prefill_size=256, itl_target_ms=50.0, pool=4096)
-    idle.scheduler.counters.prefill_tokens_per_s = 1000.0
-    idle.submit(prompt(600, 1), 4)
-    idle.turn()
-    assert idle.engine.plans[-1].extend_lens.tolist() == [500]

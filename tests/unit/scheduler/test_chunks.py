@@ -1,0 +1,65 @@
+"""How long prefills may keep running requests waiting."""
+
+from __future__ import annotations
+
+from services.scheduler.core.plan import ForwardMode
+from tests.unit.scheduler.harness import Driver, prompt
+
+
+def measured(driver: Driver, decode_step_ms: float) -> None:
+    """A device that prefills 1000 tokens a second."""
+    driver.scheduler.counters.prefill_tokens_per_s = 1000.0
+    driver.scheduler.counters.decode_step_ms = decode_step_ms
+
+
+def shapes(driver: Driver) -> list[list[int]]:
+    return [plan.extend_lens.tolist() for plan in driver.engine.plans]
+
+
+def test_chunks_fill_what_a_decode_step_leaves_of_the_gap() -> None:
+    """A gap of 50 ms with a decode step of 10 ms takes 40 tokens; with one of 80 ms the prompt still gets its least."""
+    driver = Driver(chunked_prefill_size=256, itl_target_ms=50.0)
+    driver.submit(prompt(10, 0), 200)
+    driver.turn()
+    driver.submit(prompt(600, 1), 4)
+    driver.turn()  # a decode step lies between any two prefills
+    for decode_step_ms in (10.0, 80.0):
+        measured(driver, decode_step_ms)
+        driver.turn()
+        driver.turn()
+    assert shapes(driver) == [[10], [1], [40], [1], [16], [1]]
+
+
+def test_a_prompt_that_stalls_nobody_is_computed_at_once() -> None:
+    """Up to the configured size; as soon as somebody decodes, chunks fit into the gap."""
+    driver = Driver(chunked_prefill_size=512, itl_target_ms=50.0)
+    driver.submit(prompt(600, 1), 9)
+    driver.submit(prompt(600, 2), 9)
+    for _ in range(4):
+        driver.turn()
+        measured(driver, 10.0)
+    assert shapes(driver) == [[512], [88, 424], [1], [40]]
+
+
+def test_chunks_are_short_until_the_device_has_shown_its_speed() -> None:
+    driver = Driver(chunked_prefill_size=512, itl_target_ms=50.0)
+    driver.submit(prompt(10, 0), 200)
+    driver.turn()
+    driver.submit(prompt(600, 1), 4)
+    driver.turn()
+    driver.turn()
+    assert shapes(driver) == [[10], [1], [64]]
+
+
+def test_many_short_prompts_stall_decodes_no_longer_than_a_long_one() -> None:
+    driver = Driver(chunked_prefill_size=512, itl_target_ms=50.0)
+    driver.submit(prompt(10, 0), 200)
+    driver.turn()
+    for number in range(1, 9):
+        driver.submit(prompt(20, number), 200)
+    for _ in range(9):
+        measured(driver, 10.0)
+        driver.turn()
+    prefills = [sum(plan.extend_lens) for plan in driver.engine.plans[1:] if plan.mode is ForwardMode.EXTEND]
+    assert prefills == [40] * 4
+    assert shapes(driver)[-1] == [1] * 9

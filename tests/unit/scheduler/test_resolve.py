@@ -1,0 +1,34 @@
+"""What the flags leave open is decided at start, and said."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.scheduler.config import SchedulerConfig
+from services.scheduler.engine.script import Script
+from services.scheduler.engine.scripted import ScriptedEngine
+from services.scheduler.report import StartupReport
+from services.scheduler.resolve import core_config, report_flags
+
+INFO = ScriptedEngine(Script(vocab_size=1000, context_length=4096), num_slots=8192, max_rows=8, page_size=16).info
+
+
+@pytest.mark.parametrize(
+    ("chunk", "target", "expected"),
+    [
+        (None, None, (2048, 150.0)),  # adaptive unless something else was asked for
+        (100, None, (96, None)),  # whole pages
+        (-1, None, (-1, None)),
+        (None, 40.0, (2048, 40.0)),
+        (512, 40.0, (512, 40.0)),
+        (None, 0.0, (256, None)),
+    ],
+)
+def test_chunks_adapt_unless_their_size_was_asked_for(chunk: int | None, target: float | None, expected: tuple[int, float | None]) -> None:
+    config = SchedulerConfig(chunked_prefill_size=chunk, itl_target_ms=target)
+    core = core_config(config, INFO, epoch=1)
+    assert (core.chunked_prefill_size, core.itl_target_ms) == expected
+    report = StartupReport()
+    report_flags(report, config, {}, core)
+    said = {setting.name: (setting.value, setting.reason) for setting in report.settings}
+    assert said["itl_target_ms"] == (("off", "chunks of a fixed size") if expected[1] is None else (f"{expected[1]}", "chunks adapt"))
