@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from headrace.bench.config import BenchConfig
 from headrace.bench.measure import Measurement, measure
-from headrace.bench.output import append
-from headrace.bench.report import headline, render
+from headrace.bench.output import store
+from headrace.bench.report import render, short
 from services.common.config import ConfigError, load_or_exit
 
 _USAGE = """usage: headrace bench serve [flags]     load a server and report every figure
@@ -42,9 +42,8 @@ def serve(argv: Sequence[str]) -> int:
     """One run."""
     config, _ = load_or_exit(BenchConfig, argv, prog="headrace bench serve", description="Load a server and report every figure.")
     done = asyncio.run(measure(config))
-    print(headline(done.summary, done.about) if config.quiet else render(done.summary, done.about))
-    if config.output:
-        append(config.output, done, details=config.output_details)
+    print(short(done.summary, done.about) if config.quiet else render(done.summary, done.about))
+    store(config, done)
     return complain(done)
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from headrace.bench.config import BACKENDS, BenchConfig
 from headrace.bench.measure import Measurement, measure
-from headrace.bench.output import append
+from headrace.bench.output import store
 from headrace.bench.ratios import ratios, table
-from headrace.bench.report import headline
+from headrace.bench.report import flags_line, headline
 from services.common.config import at_least, load_or_exit, option
 
 _USAGE = "usage: headrace bench compare URL_A URL_B [flags]; see headrace bench compare --help"
@@ -55,10 +55,10 @@ async def compare(config: CompareConfig, url_a: str, url_b: str) -> int:
             runs["A" if side is side_a else "B"] = done
             failed += done.summary.requests - done.summary.succeeded
             print(f"round {number + 1} {'A' if side is side_a else 'B'}: {headline(done.summary, done.about)}", flush=True)
-            if config.output:
-                append(config.output, done, details=config.output_details)
+            store(config, done)
         pairs.append((runs["A"], runs["B"]))
     last_a, last_b = pairs[-1]
     names = [f"{run.about.model}, {run.about.server_version or 'version unknown'}, {run.about.url}" for run in (last_a, last_b)]
     print("\n" + table(ratios([(a.summary, b.summary) for a, b in pairs]), names[0], names[1], len(pairs)))
+    print("\n".join(f"{side}: {flags_line(run.about)}" for side, run in (("A", last_a), ("B", last_b))))
     return 1 if failed else 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from services.common.config import at_least, option
 
 BACKENDS = ("native", "openai", "openai-chat", "grpc")
-DATASETS = ("random", "shared-prefix", "conversations", "sharegpt", "custom", "trace")
+DATASETS = ("random", "random-ids", "shared-prefix", "conversations", "sharegpt", "custom", "trace")
 
 
 def _json_object(value: str | None) -> str | None:
@@ -67,6 +67,7 @@ class Workload(Target):
     gsp_system_prompt_len: int = option(2048, "shared tokens", unit="tokens", group="Dataset", check=at_least(1))
     gsp_question_len: int = option(128, "own tokens", unit="tokens", group="Dataset", check=at_least(1))
     gsp_output_len: int = option(256, "output of shared-prefix", unit="tokens", group="Dataset", check=at_least(1))
+    gsp_range_ratio: float = option(1.0, "shortest own part and output as a share of the longest", group="Dataset", check=_ratio)
     gsp_ordered: bool = option(False, "send group after group instead of shuffled", group="Dataset")
     turns: int = option(4, "turns of each conversation", group="Dataset", check=at_least(1))
     turn_input_len: int = option(64, "words a user adds per turn", unit="words", group="Dataset", check=at_least(1))
@@ -86,6 +87,7 @@ class BenchConfig(Workload):
     disable_ignore_eos: bool = option(False, "let answers end by themselves", group="Traffic")
     temperature: float = option(0.0, "sampling temperature", group="Traffic", check=at_least(0))
     goodput: tuple[str, ...] = option((), "targets such as ttft:500 tpot:50 e2e:3000 itl:200 (ms)", group="Report")
-    output: str = option("", "append the run as one JSON line to this file", group="Report", aliases=("--output-file",))
-    output_details: bool = option(False, "with every request's lengths, times, errors and text", group="Report")
-    quiet: bool = option(False, "print the headline only", group="Report")
+    output: str = option("", "append JSON lines to this file: one for the run, then one per request", group="Report")
+    output_file: str = option("", "append one JSON line per run to this file", group="Report")
+    output_details: bool = option(False, "with every request's lengths, times, errors and text in --output-file", group="Report")
+    quiet: bool = option(False, "print the headline and the flags only", group="Report")

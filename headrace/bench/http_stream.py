@@ -144,6 +144,7 @@ class Pool:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self.host, self.port = parts.hostname or "127.0.0.1", parts.port or (443 if parts.scheme == "https" else 80)
+        self.prefix = parts.path.rstrip("/")
         self._tls = parts.scheme == "https"
         self._idle: list[Connection] = []
 

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 from headrace.bench.arrivals import schedule
@@ -14,7 +14,7 @@ from headrace.bench.backends.grpc_door import GrpcBackend
 from headrace.bench.backends.http import ChatBackend, CompletionsBackend, NativeBackend
 from headrace.bench.backends.interface import Backend
 from headrace.bench.config import BenchConfig
-from headrace.bench.datasets.build import Tokenizer, build, load_tokenizer
+from headrace.bench.datasets.build import Tokenizer, build, load_tokenizer, warm_up
 from headrace.bench.goodput import parse_targets
 from headrace.bench.record import BenchRequest, Outcome
 from headrace.bench.report import Circumstances
@@ -25,7 +25,7 @@ from headrace.bench.summary import Summary, summarize
 from services.common.version import VERSION
 
 _SHOWN_SETTINGS = ("dtype", "quantization", "attention_backend", "pool_tokens", "chunked_prefill_size", "max_running_requests")
-_HIDDEN_FLAGS = ("api_key", "output", "quiet", "output_details", "png")
+_HIDDEN_FLAGS = ("api_key", "output", "output_file", "quiet", "output_details", "png")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ async def measure(config: BenchConfig) -> Measurement:
     tokenizer = load_tokenizer(config.tokenizer)
     requests = build(config, tokenizer)
     facts = await discover(config)
-    await _warm_up(config, facts, requests)
+    await _throw_away(config, facts, warm_up(config, tokenizer) if config.warmup_requests else [])
     if config.flush_cache:
         await flush_cache(config)
     times = schedule(requests, config.request_rate, config.burstiness, config.seed)
@@ -113,15 +113,12 @@ def changed_flags(config: BenchConfig) -> str:
     return " ".join(words) or "none"
 
 
-async def _warm_up(config: BenchConfig, facts: ServerFacts, requests: Sequence[BenchRequest]) -> None:
-    """Requests with prompts of their own, so that the run's own are not in the cache."""
-    if config.warmup_requests == 0:
+async def _throw_away(config: BenchConfig, facts: ServerFacts, requests: Sequence[BenchRequest]) -> None:
+    if not requests:
         return
-    other = replace(config, seed=config.seed + 1_000_003, num_prompts=config.warmup_requests, dataset_name="random")
-    warm = build(other, None) if config.backend != "openai-chat" else [replace(requests[0], at_s=None, conversation=None)]
     backend = make_backend(config, facts, time.perf_counter(), ())
     try:
-        await run(backend, warm[: config.warmup_requests], [0.0] * len(warm), config.max_concurrency, time.perf_counter())
+        await run(backend, requests, [0.0] * len(requests), config.max_concurrency, time.perf_counter())
     finally:
         await backend.close()
 

@@ -71,6 +71,16 @@ def headline(summary: Summary, about: Circumstances) -> str:
     )
 
 
+def short(summary: Summary, about: Circumstances) -> str:
+    """The sentence, and how it came about."""
+    return f"{headline(summary, about)}\n{flags_line(about)}"
+
+
+def flags_line(about: Circumstances) -> str:
+    """Client and flags, which a headline has no room for."""
+    return f"measured by {about.client_version}, flags: {about.flags}"
+
+
 def _about(about: Circumstances) -> list[str]:
     pairs = [
         ("Backend", about.backend),

@@ -21,9 +21,7 @@ class Run:
     wall_s: float
 
 
-async def run(
-    backend: Backend, requests: Sequence[BenchRequest], times: Sequence[float], cap: int | None, clock_zero: float
-) -> Run:
+async def run(backend: Backend, requests: Sequence[BenchRequest], times: Sequence[float], cap: int | None, clock_zero: float) -> Run:
     """`times[i]` is when request i is sent, seconds after `clock_zero`; a full cap makes it wait."""
     outcomes = [Outcome(i, request.wanted_input_len, request.output_len) for i, request in enumerate(requests)]
     slots = asyncio.Semaphore(cap) if cap is not None else None

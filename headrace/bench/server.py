@@ -7,6 +7,7 @@ import json
 import time
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from headrace.bench.config import Target
 from headrace.launcher.http import Answer, call
@@ -25,9 +26,9 @@ class ServerFacts:
 
 
 def http_url(config: Target) -> str:
-    """Address of the REST door."""
+    """Address of the REST door, without the /v1 that OpenAI clients have in their base URL."""
     if config.base_url and config.backend != "grpc":
-        return config.base_url.rstrip("/")
+        return config.base_url.rstrip("/").removesuffix("/v1")
     return f"http://{config.host}:{config.port}"
 
 
@@ -73,8 +74,10 @@ async def _get(config: Target, path: str) -> Answer:
 
 
 async def _call(config: Target, method: str, path: str) -> Answer:
-    host, _, port = http_url(config).removeprefix("http://").partition(":")
-    return await asyncio.to_thread(call, host, int(port.split("/")[0] or 80), method, path, api_key=config.api_key)
+    url = urlsplit(http_url(config))
+    tls = url.scheme == "https"
+    port = url.port or (443 if tls else 80)
+    return await asyncio.to_thread(call, url.hostname or "", port, method, url.path + path, api_key=config.api_key, tls=tls)
 
 
 def _object(answer: Answer) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from headrace.bench.config import BenchConfig
 from headrace.bench.goodput import parse_targets
 from headrace.bench.knee import Level, knee, within
 from headrace.bench.measure import Measurement, measure
-from headrace.bench.output import append
-from headrace.bench.report import headline
+from headrace.bench.output import store
+from headrace.bench.report import flags_line, headline
 from services.common.config import at_least, load_or_exit, option
 
 
@@ -43,12 +43,12 @@ async def sweep(config: SweepConfig) -> int:
         level = replace(config, max_concurrency=cap, num_prompts=prompts, seed=config.seed + number)  # new prompts for each
         done.append(await measure(level))
         print(headline(done[-1].summary, done[-1].about), flush=True)
-        if config.output:
-            append(config.output, done[-1], details=config.output_details)
+        store(config, done[-1])
     levels = [level_of(run) for run in done]
     at = knee(levels, config.knee_gain)
     print("\n" + as_text(levels, at))
     print(f"\nknee: a cap of {at.cap} gives {at.output_rate:.1f} output tok/s; beyond it the rise is below {config.knee_gain:.0%}")
+    print(flags_line(done[0].about))
     targets = parse_targets(config.goodput)
     if targets:
         best = within(levels, targets.get("ttft"), targets.get("tpot"))

@@ -45,7 +45,7 @@ class HttpBackend(ABC):
 
     async def send(self, request: BenchRequest, outcome: Outcome) -> None:
         raw = json.dumps({**self.body(request), **self._sending.extra_body}).encode()
-        message = post(f"{self._pool.host}:{self._pool.port}", self.path, raw, self._headers)
+        message = post(f"{self._pool.host}:{self._pool.port}", self._pool.prefix + self.path, raw, self._headers)
         reader = EventReader(self.carries_output)
         plain: list[bytes] = []
         begin = time.perf_counter() - self._sending.clock_zero

@@ -12,6 +12,7 @@ from headrace.bench.datasets import files, synthetic
 from headrace.bench.record import BenchRequest
 from services.common.config import ConfigError
 
+_FAR = 1_000_003  # between the seeds of a run and of its warm-up
 _BYTES_PER_TOKEN = 4  # a rule of thumb, used only without a tokenizer
 
 
@@ -45,6 +46,7 @@ def build(config: BenchConfig, tokenizer: Tokenizer | None) -> list[BenchRequest
 
     makers: dict[str, Callable[[], list[BenchRequest]]] = {
         "random": lambda: synthetic.uniform(config),
+        "random-ids": lambda: synthetic.uniform(config),  # elsewhere random is text; here both are ids
         "shared-prefix": lambda: synthetic.shared_prefix(config),
         "conversations": lambda: synthetic.conversations(config),
         "sharegpt": lambda: files.sharegpt(config, count),
@@ -55,8 +57,18 @@ def build(config: BenchConfig, tokenizer: Tokenizer | None) -> list[BenchRequest
     if not requests:
         raise ConfigError(f"dataset {config.dataset_name} holds no request")
     if config.backend != "openai-chat":
+        if any(r.messages and not r.text for r in requests):
+            raise ConfigError("--dataset-path: a line has messages, which only --backend openai-chat can send")
         return requests
     return [replace(r, text=_as_text(r.prompt_ids, tokenizer), prompt_ids=()) if r.prompt_ids else r for r in requests]
+
+
+def warm_up(config: BenchConfig, tokenizer: Tokenizer | None) -> list[BenchRequest]:
+    """As many requests as are thrown away first; their prompts are none of the run's, so that none of those is in a cache."""
+    if config.backend != "openai-chat" or tokenizer is not None:
+        return build(replace(config, seed=config.seed + _FAR, num_prompts=config.warmup_requests, dataset_name="random"), tokenizer)
+    asked = (f"Warm-up {config.seed + _FAR + i}: say something about water." for i in range(config.warmup_requests))
+    return [BenchRequest(text=text, output_len=config.random_output_len) for text in asked]
 
 
 def _as_text(ids: tuple[int, ...], tokenizer: Tokenizer | None) -> str:

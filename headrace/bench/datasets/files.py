@@ -54,9 +54,7 @@ def trace(config: Workload, *, timed: bool) -> list[BenchRequest]:
         at = float(entry.get("timestamp", 0)) / 1000
         first = at if first is None else first
         made = _line(entry, config) if "input_length" not in entry else _from_hashes(entry, number, config)
-        requests.append(
-            BenchRequest(made.prompt_ids, made.text, made.messages, made.output_len, at_s=at - first if timed else None)
-        )
+        requests.append(BenchRequest(made.prompt_ids, made.text, made.messages, made.output_len, at_s=at - first if timed else None))
     return requests
 
 

@@ -28,8 +28,9 @@ def shared_prefix(config: Workload) -> list[BenchRequest]:
     for _ in range(config.gsp_num_groups):
         prefix = _ids(draw, config.gsp_system_prompt_len, config)
         for _ in range(config.gsp_prompts_per_group):
-            own = _ids(draw, config.gsp_question_len, config)
-            requests.append(BenchRequest(prompt_ids=prefix + own, output_len=config.gsp_output_len))
+            own = _ids(draw, _length(draw, config.gsp_question_len, config.gsp_range_ratio), config)
+            output = _length(draw, config.gsp_output_len, config.gsp_range_ratio)
+            requests.append(BenchRequest(prompt_ids=prefix + own, output_len=output))
     if not config.gsp_ordered:
         draw.shuffle(requests)
     return requests

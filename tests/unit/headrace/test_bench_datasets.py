@@ -43,6 +43,8 @@ def test_groups_share_exactly_their_prefix() -> None:
     assert {len(r.prompt_ids) for r in requests} == {128}
     assert sorted(Counter(r.prompt_ids[:100] for r in requests).values()) == [16] * 4
     assert len({r.prompt_ids for r in requests}) == 64
+    loose = made(dataset_name="shared-prefix", **sizes, gsp_range_ratio=0.5)
+    assert (min(len(r.prompt_ids) for r in loose), max(len(r.prompt_ids) for r in loose)) == (114, 128)
 
 
 def write(path: Path, *entries: Any) -> str:
@@ -61,10 +63,11 @@ def test_sharegpt_takes_first_questions_that_were_answered(tmp_path: Path) -> No
 
 def test_custom_lines(tmp_path: Path) -> None:
     chat = {"messages": [{"role": "user", "content": "x"}]}
-    path = write(tmp_path / "c.jsonl", {"prompt": "hi", "output_len": 3}, {"prompt": [1, 2]}, chat)
-    one, two, three = made(dataset_name="custom", dataset_path=path)
+    path = write(tmp_path / "c.jsonl", {"prompt": "hi", "output_len": 3}, {"prompt": [1, 2]})
+    one, two = made(dataset_name="custom", dataset_path=path)
     assert (one.text, one.output_len) == ("hi", 3)
     assert two.prompt_ids == (1, 2)
+    (three,) = made(dataset_name="custom", dataset_path=write(tmp_path / "m.jsonl", chat), backend="openai-chat")
     assert three.messages == ({"role": "user", "content": "x"},)
 
 
@@ -87,5 +90,8 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
         made(dataset_name="trace")
     with pytest.raises(ConfigError, match="neither prompt nor messages"):
         made(dataset_name="custom", dataset_path=write(tmp_path / "n.jsonl", {"q": 1}))
+    chat = write(tmp_path / "m.jsonl", {"messages": [{"role": "user", "content": "x"}]})
+    with pytest.raises(ConfigError, match="only --backend openai-chat can send"):
+        made(dataset_name="custom", dataset_path=chat)
     with pytest.raises(ConfigError, match="the chat door takes text only"):
         made(backend="openai-chat")

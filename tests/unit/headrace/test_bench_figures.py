@@ -59,6 +59,8 @@ def test_totals_and_rates() -> None:
     assert found.output_rate == pytest.approx(2.0)
     assert found.total_rate == pytest.approx(514.0)
     assert found.concurrency == pytest.approx(1.5)  # sum of latencies over duration
+    assert found.peak_concurrency == 2  # of three that overlap: one had ended before the failed one began
+    assert summarize([*runs, outcome(0.9, [], 1.1, 0, error="timeout")]).peak_concurrency == 3  # a failed one was in flight too
 
 
 def test_two_requests_one_after_the_other_within_a_second() -> None:

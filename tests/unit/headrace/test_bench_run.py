@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from headrace.bench.command import complain
 from headrace.bench.config import BenchConfig
 from headrace.bench.measure import Measurement, measure
-from headrace.bench.output import append
+from headrace.bench.output import store
 from headrace.bench.record import Outcome
 from headrace.bench.report import render
 from headrace.bench.summary import summarize
@@ -79,12 +80,11 @@ async def test_conversations_carry_the_answers_they_got() -> None:
 async def test_every_figure_can_be_recomputed_from_the_file(tmp_path: Path) -> None:
     async with FakeServer(fail_every=6) as server:
         done = await load(server, goodput=("ttft:1000",))
-    append(str(tmp_path / "runs.jsonl"), done, details=True)
-    append(str(tmp_path / "runs.jsonl"), done, details=False)
-    with_details, without = (json.loads(line) for line in (tmp_path / "runs.jsonl").read_text().splitlines())
-    assert "requests" not in without
+    store(replace(done.config, output=str(tmp_path / "requests.jsonl")), done)
+    run, *entries = (json.loads(line) for line in (tmp_path / "requests.jsonl").read_text().splitlines())
+    assert [run["kind"], *{entry["kind"] for entry in entries}] == ["run", "request"]
     again = []
-    for entry in with_details["requests"]:
+    for entry in entries:
         made = Outcome(entry["index"], None, 0, entry["sent"], entry["ended"], error=entry["error"])
         made.prompt_tokens, made.output_tokens, made.cached_tokens = entry["input_len"], entry["output_len"], entry["cached_tokens"]
         if entry["output_len"]:
@@ -94,12 +94,42 @@ async def test_every_figure_can_be_recomputed_from_the_file(tmp_path: Path) -> N
                 now += gap
                 made.events.append(now)
         again.append(made)
-    found, stored = summarize(again, {"ttft": 1.0}).as_json(), with_details["summary"]
+    found, stored = summarize(again, {"ttft": 1.0}).as_json(), run["summary"]
     assert found.keys() == stored.keys()
     for name in ("output_tokens", "failures", "peak_concurrency", "goodput_requests", "input_lengths", "output_lengths"):
         assert found[name] == stored[name]
     for name in ("ttft", "tpot", "itl", "e2e"):
         assert found[name] == pytest.approx(stored[name])
+
+
+async def test_a_line_per_run_has_the_names_of_other_tools(tmp_path: Path) -> None:
+    async with FakeServer() as server:
+        done = await load(server)
+    file = tmp_path / "runs.jsonl"
+    store(replace(done.config, output_file=str(file)), done)
+    store(replace(done.config, output_file=str(file), output_details=True), done)
+    plain, detailed = (json.loads(line) for line in file.read_text().splitlines())
+    assert "ttfts" not in plain
+    assert plain["output_throughput"] == done.summary.output_rate
+    assert plain["p99_ttft_ms"] == pytest.approx(1e3 * done.summary.ttft.p99)
+    assert detailed["output_lens"] == [8] * 20
+    assert [len(gaps) for gaps in detailed["itls"]] == [7] * 20
+    assert detailed["errors"] == [""] * 20
+    assert len(detailed["ttfts"]) == len(detailed["generated_texts"]) == len(detailed["input_lens"]) == 20
+
+
+async def test_warm_up_prompts_are_none_of_the_run() -> None:
+    """The first prompt of a run would else be answered by the prefix cache."""
+    async with FakeServer() as server:
+        await load(server, dataset_name="conversations", num_prompts=4, turns=1, backend="openai-chat", warmup_requests=3)
+    asked = [body["messages"][0]["content"] for body in server.seen]
+    assert len(asked) == len(set(asked)) == 7
+
+
+async def test_a_base_url_with_a_path() -> None:
+    async with FakeServer() as server:
+        done = await load(server, base_url=f"{server.url}/v1/")
+    assert done.summary.succeeded == 20
 
 
 async def test_words_are_not_tokens(tmp_path: Path) -> None:
