@@ -11,11 +11,13 @@ import torch
 
 from services.common.config import ConfigError, cache_dir, cpu_isa
 from services.scheduler.config import SchedulerConfig
+from services.scheduler.engine.headroom import GuardedRunner, Headroom, PoolPages, StepCosts
 from services.scheduler.engine.interface import EngineInfo
 from services.scheduler.engine.memory import MemoryProvider
 from services.scheduler.engine.native_runner import NativeRunner, decoder_spec
 from services.scheduler.engine.pool_size import PoolSize, max_running, size_pool
 from services.scheduler.engine.precision import Precision, PrecisionError, choose
+from services.scheduler.engine.runner import ForwardRunner
 from services.scheduler.engine.torch_engine import TorchEngine
 from services.scheduler.engine.torch_runner import TorchRunner
 from services.scheduler.kernels import dispatch
@@ -100,7 +102,13 @@ def _build(config: SchedulerConfig, path: Path, memory: MemoryProvider, report: 
         eos_token_ids=checkpoint.config.eos_token_ids,
     )
     _report(report, info, runner, precision, pool, path_reason, threads, memory)
-    return BuiltEngine(TorchEngine(info, runner), checkpoint.config.architecture)
+    return BuiltEngine(TorchEngine(info, _guarded(runner, checkpoint.config, info, memory)), checkpoint.config.architecture)
+
+
+def _guarded(runner: ForwardRunner, model: ModelConfig, info: EngineInfo, memory: MemoryProvider) -> GuardedRunner:
+    """The runner, held to the memory that is left."""
+    pages = PoolPages(info.num_slots, info.bytes_per_token, model.num_layers)
+    return GuardedRunner(runner, Headroom(memory.spare_bytes, StepCosts.of(model), pages))
 
 
 def _context(config: SchedulerConfig, model: ModelConfig) -> int:

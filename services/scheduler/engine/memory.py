@@ -17,6 +17,9 @@ class MemoryProvider(Protocol):
     def total_bytes(self) -> int:
         """All there is, or the limit set for this process."""
 
+    def spare_bytes(self) -> int:
+        """What can be taken before this process is in danger: as `available_bytes`, with what may be pushed out to swap."""
+
 
 class HostMemory:
     """The smaller of what the machine has and what the control group of this process still allows."""
@@ -34,6 +37,11 @@ class HostMemory:
         group = self._group()
         total = self._meminfo("MemTotal")
         return total if group is None else min(total, group[0])
+
+    def spare_bytes(self) -> int:
+        group = self._group()
+        free = self._meminfo("MemAvailable") + self._meminfo("SwapFree")
+        return free if group is None else max(0, min(free, group[0] - group[1]))
 
     def _meminfo(self, field: str) -> int:
         for line in (self._proc / "meminfo").read_text().splitlines():

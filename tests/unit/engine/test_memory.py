@@ -11,7 +11,8 @@ GIB = 1 << 30
 
 def _proc(tmp_path: Path, cgroup: str) -> Path:
     (tmp_path / "proc" / "self").mkdir(parents=True)
-    (tmp_path / "proc" / "meminfo").write_text(f"MemTotal: {16 * GIB // 1024} kB\nMemAvailable: {8 * GIB // 1024} kB\n")
+    sizes = {"MemTotal": 16 * GIB, "MemAvailable": 8 * GIB, "SwapFree": GIB}
+    (tmp_path / "proc" / "meminfo").write_text("".join(f"{name}: {size // 1024} kB\n" for name, size in sizes.items()))
     (tmp_path / "proc" / "self" / "cgroup").write_text(cgroup)
     return tmp_path / "proc"
 
@@ -44,6 +45,12 @@ def test_version_one_groups(tmp_path: Path) -> None:
     )
     memory = HostMemory(_proc(tmp_path, "5:cpu:/y\n4:memory:/x\n"), tmp_path / "cg")
     assert (memory.available_bytes(), memory.total_bytes()) == (GIB + GIB // 2, 2 * GIB)
+
+
+def test_what_could_be_swapped_out_counts_where_no_group_binds(tmp_path: Path) -> None:
+    assert HostMemory(_proc(tmp_path, "0::/\n"), tmp_path / "cg").spare_bytes() == 9 * GIB
+    _write(tmp_path / "cg", memory__max=str(2 * GIB), memory__current=str(GIB))
+    assert HostMemory(tmp_path / "proc", tmp_path / "cg").spare_bytes() == GIB
 
 
 def test_an_exhausted_group_leaves_nothing(tmp_path: Path) -> None:

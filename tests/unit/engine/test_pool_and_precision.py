@@ -28,6 +28,9 @@ class _Memory:
     def total_bytes(self) -> int:
         return self.total
 
+    def spare_bytes(self) -> int:
+        return self.available
+
 
 @pytest.mark.parametrize(
     ("available", "context", "tokens", "reason"),
