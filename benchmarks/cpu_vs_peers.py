@@ -26,7 +26,7 @@ from benchmarks.peers.install import install
 from benchmarks.peers.loads import LOADS
 from benchmarks.peers.parts import Parts
 from benchmarks.peers.session import Session
-from benchmarks.peers.table import rows, text
+from benchmarks.peers.table import Floors, agreement, rows, text
 from headrace.models.catalog import CATALOG
 from headrace.models.store import ModelStore
 from services.common.config import cache_dir
@@ -42,30 +42,47 @@ def main(argv: Sequence[str] | None = None) -> int:
     install(args.peers)
     store = ModelStore(cache_dir())
     model = store.ensure(CATALOG[0], print)
-    client: Client = OwnClient() if args.client == OWN else VllmBench(args.peers / "vllm", model)
+    clients = [_client(name, args.peers, model) for name in args.client]
     known = floors(model)
-    started, session = datetime.now(UTC), None
-    try:
-        with ExitStack() as stack:
-            session = Session(args.logs, stack, client, args.seed)
-            parts = Parts(session, args.peers, model, store.gguf(CATALOG[0]), args.rounds, frozenset(args.skip))
-            loads = [load for load in LOADS if load.name in args.loads]
-            if loads:
-                parts.beside_peers(loads)
-            if "start" not in args.skip:
-                parts.start_and_memory(again=bool(loads))
-            if "radix" not in args.skip:
-                parts.radix_on_and_off(args.radix_rounds)
-    finally:
-        if session is not None and session.values:
-            found = rows(session.values, known)
-            print("\n" + text(found), flush=True)
-            if args.json:
-                args.json.write_text(json.dumps({"/".join(key): values for key, values in session.values.items()}, indent=1))
-            if args.markdown:
-                about = page.About(started, client.name, args.seed, _command(argv))
-                args.markdown.write_text(page.render(found, about))
+    about = page.About(datetime.now(UTC), args.seed, _command(argv))
+    with ExitStack() as stack:
+        session = Session(args.logs, stack, clients, args.seed)
+        parts = Parts(session, args.peers, model, store.gguf(CATALOG[0]), args.rounds, frozenset(args.skip))
+        try:
+            _measure(parts, args)
+        finally:  # before the servers stop, which may take long
+            _tell(session, known, args, about)
     return 0
+
+
+def _client(name: str, peers: Path, model: Path) -> Client:
+    return OwnClient() if name == OWN else VllmBench(peers / "vllm", model)
+
+
+def _measure(parts: Parts, args: argparse.Namespace) -> None:
+    loads = [load for load in LOADS if load.name in args.loads]
+    if loads:
+        parts.beside_peers(loads)
+    if "start" not in args.skip:
+        parts.start_and_memory(again=bool(loads))
+    if "radix" not in args.skip:
+        parts.radix_on_and_off(args.radix_rounds)
+
+
+def _tell(session: Session, known: Floors, args: argparse.Namespace, about: page.About) -> None:
+    """Print and store whatever has been measured so far."""
+    tables = {client: rows(values, known) for client, values in session.values.items()}
+    for client, found in tables.items():
+        print(f"\nmeasured by {client}\n{text(found)}", flush=True)
+    if len(session.values) == 2:
+        print(f"\n{' over '.join(session.values)}")
+        for load, metric, server, ratio in agreement(*session.values.values()):
+            print(f"{load:14} {metric:9} {server:18} {ratio:.3f}", flush=True)
+    if args.json:
+        flat = {client: {"/".join(key): found for key, found in values.items()} for client, values in session.values.items()}
+        args.json.write_text(json.dumps(flat, indent=1))
+    if args.markdown:
+        args.markdown.write_text(page.render(tables, about))
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -73,7 +90,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--peers", type=Path, required=True, help="folder of the peers' environments; made if missing")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--radix-rounds", type=int, default=1, help="rounds of the long prefix with and without the cache")
-    parser.add_argument("--client", choices=[OWN, VLLM_BENCH], default=OWN, help="load generator")
+    parser.add_argument(
+        "--client", nargs="+", choices=[OWN, VLLM_BENCH], default=[OWN], help="load generators; with both, also their ratio"
+    )
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(2), "big") * 1000, help="first seed; else drawn anew")
     parser.add_argument("--loads", nargs="*", default=[load.name for load in LOADS], choices=[load.name for load in LOADS])
     parser.add_argument("--skip", nargs="*", default=[], choices=SKIPPABLE, help="leave these out")

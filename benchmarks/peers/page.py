@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,22 +17,20 @@ class About:
     """When and how it was measured."""
 
     started: datetime
-    client: str
     seed: int
     command: str
 
 
-def render(found: Sequence[Row], about: About) -> str:
-    """Markdown: circumstances, then the table."""
+def render(tables: Mapping[str, Sequence[Row]], about: About) -> str:
+    """Markdown: circumstances, then a table for each client."""
     cores = len(os.sched_getaffinity(0))
-    lines = [
-        f"`{about.command}`, {about.started:%Y-%m-%d}, revision {_revision()}, {_processor()} with {cores} cores, "
-        f"load generator {about.client}, seeds from {about.seed}.",
-        "",
-        markdown(found),
-        "",
-    ]
-    return "\n".join(lines)
+    command = (
+        f"`{about.command}`, {about.started:%Y-%m-%d}, revision {_revision()}, {_processor()} with {cores} cores, seeds from {about.seed}."
+    )
+    parts = [command]
+    for client, found in tables.items():
+        parts += [f"Measured by {client}:", markdown(found)]
+    return "\n\n".join(parts) + "\n"
 
 
 def _revision() -> str:

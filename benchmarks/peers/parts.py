@@ -48,9 +48,9 @@ class Parts:
             if not again:
                 self._session.start(recipe).stop()
             server = self._session.start(recipe)
-            self._session.note(START, "seconds", server, 0, server.first_answer_s)
+            self._session.note(START, "seconds", server, server.first_answer_s)
             self._session.run(server, load)
-            self._session.weigh(server, number=0)
+            self._session.weigh(server)
             server.stop()
 
     def radix_on_and_off(self, rounds: int) -> None:

@@ -15,14 +15,14 @@ from benchmarks.targets import MEMORY
 
 
 class Session:
-    """Collects values over rounds; every server is stopped when `stack` ends.
+    """Collects values over rounds, by client; every server is stopped when `stack` ends.
 
     `seed` is the first of a series: each run of a load gets a new one, the same for all servers of that run.
     """
 
-    def __init__(self, folder: Path, stack: ExitStack, client: Client, seed: int) -> None:
-        self.values: Values = defaultdict(dict)
-        self._folder, self._stack, self._client, self._seed = folder, stack, client, seed
+    def __init__(self, folder: Path, stack: ExitStack, clients: Sequence[Client], seed: int) -> None:
+        self.values: dict[str, Values] = {client.name: defaultdict(dict) for client in clients}
+        self._folder, self._stack, self._clients, self._seed = folder, stack, clients, seed
         self._runs = 0
 
     def start(self, recipe: Recipe) -> Server:
@@ -36,30 +36,32 @@ class Session:
         return server
 
     def round(self, servers: Sequence[Server], load: Load, number: int) -> None:
-        """Each server once, in an order that rotates. A run in which a request failed gives no values."""
+        """Each server once with each client, in an order that rotates. A run in which a request failed gives no values."""
         self._runs += 1
         turn = self._runs % len(servers)
         for server in (*servers[turn:], *servers[:turn]):
-            found = self.run(server, load)
-            if found.failed == 0:
-                for metric, value in found.named().items():
-                    self.note(load.name, metric, server, number, value)
+            for i, client in enumerate(self._clients):
+                found = self.run(server, load, client, self._seed + len(self._clients) * self._runs + i)
+                if found.failed == 0:
+                    for metric, value in found.named().items():
+                        self.values[client.name][(load.name, metric, server.recipe.name)][number] = value
 
-    def run(self, server: Server, load: Load) -> Figures:
-        """One load on one server, which sleeps before and after."""
+    def run(self, server: Server, load: Load, client: Client | None = None, seed: int | None = None) -> Figures:
+        """One load on one server, which sleeps before and after. By default the first client's, with the first seed."""
         server.resume()
         recipe = server.recipe
-        found = self._client.run(server.url, MODEL_NAME, recipe.version, load, self._seed + self._runs)
+        found = (client or self._clients[0]).run(server.url, MODEL_NAME, recipe.version, load, self._seed if seed is None else seed)
         server.pause()
         print(f"  {load.name:14} {recipe.name:18} {found.line}", flush=True)
         return found
 
-    def note(self, load: str, metric: str, server: Server, number: int, value: float) -> None:
-        """Keep a value of a round."""
-        self.values[(load, metric, server.recipe.name)][number] = value
+    def note(self, load: str, metric: str, server: Server, value: float) -> None:
+        """Keep a value that no client measured and that there is once."""
+        for values in self.values.values():
+            values[(load, metric, server.recipe.name)][0] = value
 
-    def weigh(self, server: Server, number: int) -> None:
+    def weigh(self, server: Server) -> None:
         """Memory of all processes without the pages of the key-value pool."""
         total, pool = server.pss_bytes(), server.resident_pool_bytes()
         print(f"  {server.recipe.name:18} PSS {total / 2**20:.0f} MiB, of which key-value pool {pool / 2**20:.0f}", flush=True)
-        self.note(MEMORY, "PSS - KV", server, number, (total - pool) / 2**20)
+        self.note(MEMORY, "PSS - KV", server, (total - pool) / 2**20)

@@ -44,6 +44,16 @@ def rows(values: Values, floors: Floors) -> list[Row]:
     return found
 
 
+def agreement(one: Values, other: Values) -> list[tuple[str, str, str, float]]:
+    """(load, metric, server, median ratio of the rounds that both have) of what two clients saw."""
+    found = []
+    for key in one:
+        each = [one[key][number] / other[key][number] for number in one[key] if other.get(key, {}).get(number)]
+        if each:
+            found.append((*key, median(each)))
+    return found
+
+
 def text(found: Sequence[Row]) -> str:
     """Columns of equal width."""
     return _aligned([_HEAD, *(_cells(row) for row in found)])

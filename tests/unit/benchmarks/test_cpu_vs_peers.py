@@ -20,7 +20,7 @@ from benchmarks.peers.loads import LOADS, LONG_PREFIX, Load
 from benchmarks.peers.memory import parse_smaps
 from benchmarks.peers.servers import MODEL_NAME, Recipe, Server
 from benchmarks.peers.session import Session
-from benchmarks.peers.table import markdown, rows, text
+from benchmarks.peers.table import agreement, markdown, rows, text
 from benchmarks.targets import BF16, EIGHT, INT8, ONE, START, TARGETS, VLLM
 from headrace.launcher.ports import any_free
 
@@ -54,9 +54,14 @@ def test_the_table_holds_medians_of_ratios_of_pairs() -> None:
 
 
 def test_the_page_says_how_it_was_measured() -> None:
-    about = page.About(datetime(2026, 1, 2, tzinfo=UTC), "vllm-bench", 7, "python -m x --rounds 3")
-    told = page.render([], about)
+    told = page.render({"vllm-bench": []}, page.About(datetime(2026, 1, 2, tzinfo=UTC), 7, "python -m x --rounds 3"))
     assert all(word in told for word in ("2026-01-02", "vllm-bench", "seeds from 7", "`python -m x --rounds 3`", "cores"))
+
+
+def test_two_clients_are_compared_round_by_round() -> None:
+    key = (EIGHT, "tok/s", INT8)
+    assert agreement({key: {0: 2.0, 1: 3.0, 2: 9.0}}, {key: {0: 2.0, 1: 2.0}}) == [(*key, 1.25)]
+    assert agreement({key: {0: 2.0}}, {}) == []
 
 
 def test_a_floor_counts_shared_tokens_once() -> None:
@@ -88,16 +93,17 @@ def fake(name: str, **more: int) -> Recipe:
 
 def test_servers_take_turns_and_sleep_in_between(tmp_path: Path) -> None:
     with ExitStack() as stack:
-        session = Session(tmp_path, stack, OwnClient(), seed=1)
+        session = Session(tmp_path, stack, [OwnClient()], seed=1)
         servers = [session.start(fake(name)) for name in (VLLM, INT8)]
         asleep = [[p.status() for p in server.processes()] for server in servers]
         assert all(status == psutil.STATUS_STOPPED for tree in asleep for status in tree)
         session.round(servers, FEW, 0)
         session.round(servers, FEW, 1)
-        session.weigh(servers[0], 0)
+        session.weigh(servers[0])
         pids = [p.pid for server in servers for p in server.processes()]
-    assert session.values[(EIGHT, "tok/s", INT8)].keys() == session.values[(EIGHT, "tok/s", VLLM)].keys() == {0, 1}
-    assert session.values[("memory", "PSS - KV", VLLM)][0] > 1
+    (values,) = session.values.values()
+    assert values[(EIGHT, "tok/s", INT8)].keys() == values[(EIGHT, "tok/s", VLLM)].keys() == {0, 1}
+    assert values[("memory", "PSS - KV", VLLM)][0] > 1
     assert not any(psutil.pid_exists(pid) for pid in pids)
 
 
@@ -113,11 +119,11 @@ class Failing:
 def test_a_run_with_failures_gives_no_values_and_seeds_are_new(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     client: Client = Failing()
     with ExitStack() as stack:
-        session = Session(tmp_path, stack, client, seed=10)
+        session = Session(tmp_path, stack, [client], seed=10)
         server = session.start(fake(INT8))
         for number in range(4):
             session.round([server], FEW, number)
-    assert list(session.values[(EIGHT, "TTFT", INT8)]) == [1, 3]
+    assert list(session.values["failing"][(EIGHT, "TTFT", INT8)]) == [1, 3]
     said = capsys.readouterr().out
     assert all(said.count(f"seed {seed}\n") == 1 for seed in (11, 12, 13, 14))
 
