@@ -1,6 +1,13 @@
 {{/* Startup waits for the load within its budget; readiness asks for the named service; liveness asks for the process only. */}}
 {{- define "headrace.probes" -}}
-{{- $p := .c.values.probes -}}
+{{- $p := deepCopy .c.values.probes -}}
+{{- if and .c.config.tls_cert (ne .c.role "gateway") -}}
+{{- /* A probe that starts a program needs more time than one that opens a connection, most of all in a busy pod. */ -}}
+{{- range $one := list $p.startup $p.readiness $p.liveness -}}
+{{- $_ := set $one "timeoutSeconds" (max 10 ($one.timeoutSeconds | int)) -}}
+{{- $_ := set $one "periodSeconds" (max 10 ($one.periodSeconds | int)) -}}
+{{- end -}}
+{{- end -}}
 startupProbe:
   {{- include "headrace.probe" (dict "root" .root "c" .c "what" "startup") | nindent 2 }}
   periodSeconds: {{ $p.startup.periodSeconds }}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
@@ -12,6 +13,8 @@ from typing import Any
 import grpc
 
 from services.common.metrics import Metrics
+
+log = logging.getLogger(__name__)
 
 _SKIPPED = "/grpc.health.v1.Health/"
 
@@ -82,8 +85,12 @@ class MetricsInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         finally:
             running.dec()
             self._metrics.counter("headrace_grpc_requests_total", method=method, code=code).inc()
+            seconds = time.perf_counter() - began
             if timed:
-                self._metrics.histogram("headrace_grpc_request_duration_seconds", method=method).observe(time.perf_counter() - began)
+                self._metrics.histogram("headrace_grpc_request_duration_seconds", method=method).observe(seconds)
+            if log.isEnabledFor(logging.DEBUG):
+                facts = {"request_id": _request_id(context), "method": method, "code": code, "ms": round(seconds * 1000, 1)}
+                log.debug("call", extra=facts)
 
 
 def _status(context: Any, unset: str) -> str:
@@ -92,3 +99,8 @@ def _status(context: Any, unset: str) -> str:
         return "CANCELLED"
     code = context.code()
     return code.name if isinstance(code, grpc.StatusCode) else unset
+
+
+def _request_id(context: Any) -> str:
+    """The request a call serves, as its caller says; empty where it does not."""
+    return next((str(value) for key, value in context.invocation_metadata() or () if key == "x-request-id"), "")

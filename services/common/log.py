@@ -74,3 +74,9 @@ def set_level(level: str) -> str:
     previous = logging.getLevelName(root.level).lower()
     root.setLevel(level.upper())
     return previous
+
+
+def switch_level(level: str) -> None:
+    """`set_level` for a signal: it says so in the log, whatever the level."""
+    previous = set_level(level)
+    logging.getLogger(__name__).warning("log level changed", extra={"from": previous, "to": level})

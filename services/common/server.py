@@ -1,7 +1,8 @@
 """What all gRPC servers of the suite share: bind, health, reflection, metrics port, signals, drain.
 
 Health names (grpc.health.v1): the empty name says the process is alive, the service's full name says it is ready for
-new work. A signal makes the service not ready at once and starts the drain; a second one ends it.
+new work. A signal makes the service not ready at once and starts the drain; a second one ends it. SIGUSR1 logs everything,
+SIGUSR2 what the settings say.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from grpc_health.v1.health import aio as health_aio  # type: ignore[attr-defined
 from grpc_reflection.v1alpha import reflection
 from prometheus_client import REGISTRY, CollectorRegistry, start_http_server
 
+from services.common import log as logs
 from services.common.config import ConfigError
 from services.common.grpc_metrics import MetricsInterceptor
 from services.common.grpc_options import SERVER_OPTIONS
@@ -136,6 +138,8 @@ class ServiceHost:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
+        loop.add_signal_handler(signal.SIGUSR1, logs.switch_level, "debug")
+        loop.add_signal_handler(signal.SIGUSR2, logs.switch_level, self._config.log_level)
         if self._config.parent_pipe >= 0:
             loop.add_reader(self._config.parent_pipe, self._on_parent_gone)
 

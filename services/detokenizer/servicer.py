@@ -180,6 +180,7 @@ class _Session:
     def _take(self, frame: pb.ToDetok) -> None:
         texts = self.texts
         for opened in frame.open:
+            log.debug("text opened", extra={"request_id": opened.request_id, "prior_tokens": opened.total_prior_tokens})
             texts.open(open_spec(opened))
             self._instruments.opened.inc()
         for part in frame.open_part:

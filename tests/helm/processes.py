@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -28,6 +29,8 @@ from tests.helm.chart import NAMESPACE, RELEASE, Manifest, of_kind, workloads
 from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
+_MOUNTED = re.compile(r"^/etc/headrace/config/\w+\.yaml$")
+_SECRETS = "/etc/headrace/"
 _PORTS = ("port", "grpc_port", "metrics_port")
 _ADDRESS = re.compile(rf"^(?:dns:///)?{RELEASE}-headrace-([a-z0-9-]+?)(?:-(\d+)\.{RELEASE}-headrace-\1)?\.{NAMESPACE}\.svc:\d+$")
 
@@ -53,13 +56,9 @@ class Pod:
 
     def start(self) -> None:
         """Run the container's command as the image would: from another folder, with the rendered environment only."""
-        file = self.folder / "config.yaml"
-        file.write_text(yaml.safe_dump(self.config))
-        mounted = re.compile(r"^/etc/headrace/config/\w+\.yaml$")
-        words = [*self.container["command"], *(str(file) if mounted.match(word) else word for word in self.container["args"])]
-        assert words[0] == "python"
+        self._file.write_text(yaml.safe_dump(self.config))
         self.process = subprocess.Popen(
-            [sys.executable, *words[1:]],
+            self._here([*self.container["command"], *self.container["args"]]),
             cwd=self.folder,
             env=self._environment(),
             stdout=subprocess.DEVNULL,
@@ -67,6 +66,15 @@ class Pod:
             start_new_session=True,
         )
         self.started += 1
+
+    @property
+    def _file(self) -> Path:
+        return self.folder / "config.yaml"
+
+    def _here(self, words: list[str]) -> list[str]:
+        """A command of the container with this machine's Python and the file that stands for the mounted one."""
+        assert words[0] == "python"
+        return [sys.executable, *(str(self._file) if _MOUNTED.match(word) else word for word in words[1:])]
 
     def _environment(self) -> dict[str, str]:
         kept = {name: os.environ[name] for name in ("PATH", "OMP_NUM_THREADS") if name in os.environ}
@@ -79,7 +87,11 @@ class Pod:
         """Ask what the rendered probe asks: startup, readiness or liveness."""
         probe = self.container[f"{kind}Probe"]
         if "httpGet" in probe:
-            return _http_ok(f"http://127.0.0.1:{self.config['port']}{probe['httpGet']['path']}", probe["timeoutSeconds"])
+            scheme = probe["httpGet"].get("scheme", "HTTP").lower()
+            return _http_ok(f"{scheme}://127.0.0.1:{self.config['port']}{probe['httpGet']['path']}", probe["timeoutSeconds"])
+        if "exec" in probe:
+            command = self._here(probe["exec"]["command"])
+            return subprocess.run(command, cwd=self.folder, env=self._environment(), capture_output=True, check=False).returncode == 0
         return _grpc_serving(self.config["port"], probe["grpc"]["service"], probe["timeoutSeconds"])
 
     def wait(self, kind: str, wanted: bool = True, seconds: float = 60) -> None:
@@ -108,9 +120,12 @@ class Pod:
         return code
 
 
+_UNVERIFIED = ssl._create_unverified_context()  # the kubelet does not check a probe's certificate either
+
+
 def _http_ok(url: str, timeout: float) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=timeout) as response:
+        with urllib.request.urlopen(url, timeout=timeout, context=_UNVERIFIED) as response:
             return bool(response.status < 400)
     except (urllib.error.URLError, OSError):
         return False
@@ -126,9 +141,14 @@ def _grpc_serving(port: int, service: str, timeout: float) -> bool:
 
 
 class Release:
-    """All pods of a rendered release. `overrides`: settings per kind of component that this machine needs, such as a small model."""
+    """All pods of a rendered release. `overrides`: settings per kind of component that this machine needs, such as a small model.
 
-    def __init__(self, manifests: list[Manifest], folder: Path, overrides: Mapping[str, Mapping[str, Any]]) -> None:
+    `secrets`: a folder that stands for /etc/headrace, with the mounted secrets below it.
+    """
+
+    def __init__(
+        self, manifests: list[Manifest], folder: Path, overrides: Mapping[str, Mapping[str, Any]], *, secrets: Path | None = None
+    ) -> None:
         self.pods: dict[str, list[Pod]] = {}
         configs = of_kind(manifests, "ConfigMap")
         for component, workload in workloads(manifests).items():
@@ -142,6 +162,9 @@ class Release:
             for key, value in pod.config.items():
                 if isinstance(value, list):
                     pod.config[key] = [address for one in value for address in self._moved(one)]
+                elif isinstance(value, str) and value.startswith(_SECRETS):
+                    assert secrets is not None, f"{key} is a mounted secret"
+                    pod.config[key] = str(secrets / value.removeprefix(_SECRETS))
 
     def _pod(self, component: str, index: int, spec: Manifest, config: dict[str, Any], folder: Path) -> Pod:
         home = folder / f"{component}-{index}"

@@ -200,6 +200,10 @@ def test_probes_work_where_links_have_tls() -> None:
     assert command[:3] == ["python", "-m", "services.common.probe"]
     assert command[-1] == "headrace.scheduler.v1.Scheduler"
     assert "--service" not in main["livenessProbe"]["exec"]["command"]
+    for kind in ("startup", "readiness", "liveness"):
+        probe = main[f"{kind}Probe"]
+        assert probe["timeoutSeconds"] >= 10, "a program is started for it"
+        assert probe["periodSeconds"] >= probe["timeoutSeconds"]
 
 
 @pytest.mark.parametrize("component", ["gateway", "tokenizer", "detokenizer", "worker-smollm2"])
@@ -244,6 +248,33 @@ def test_services_behind_the_gateway_are_headless_and_closed_to_others() -> None
             rule = policy["spec"]["ingress"][0]
             assert rule["from"][0]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "gateway"
     assert of_kind(render("tiers-values.yaml"), "NetworkPolicy") == {}
+
+
+def test_the_test_pod_reaches_a_gateway_that_is_closed_to_others() -> None:
+    manifests = render(FULL)
+    allowed = of_kind(manifests, "NetworkPolicy")["rel-headrace-gateway"]["spec"]["ingress"][0]["from"]
+    labels = next(metadata["labels"] for name, metadata, _ in pod_specs(manifests) if name.endswith("-test"))
+    assert len(allowed) == 2
+    assert allowed[1]["podSelector"]["matchLabels"].items() <= labels.items()
+
+
+def test_a_budget_never_keeps_a_node_from_draining() -> None:
+    """maxUnavailable of at least one lets a single replica go; minAvailable 1 would hold it for ever."""
+    for budget in of_kind(render("nothing-values.yaml"), "PodDisruptionBudget").values():
+        assert budget["spec"]["maxUnavailable"] == 1
+        assert "minAvailable" not in budget["spec"]
+        assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+    assert template(BASE, ["gateway.pdb.maxUnavailable=0"], check=False).returncode != 0
+
+
+@pytest.mark.parametrize("values", CI)
+def test_workers_start_side_by_side_and_others_have_a_successor_first(values: str) -> None:
+    for name, workload in workloads(render(values)).items():
+        if workload["kind"] == "StatefulSet":
+            assert workload["spec"]["podManagementPolicy"] == "Parallel"
+        else:
+            surge = 0 if name.startswith("worker") else 1
+            assert workload["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": surge, "maxUnavailable": 1 - surge}
 
 
 def test_no_shared_memory_without_ranks_that_share_it() -> None:

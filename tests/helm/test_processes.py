@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from tests.helm.chart import render
 from tests.helm.processes import Release
+from tests.helm.prometheus import wait_for
 from tests.helm.scripted import expected, write_model
 
 
@@ -86,3 +88,33 @@ def test_logs_are_json_lines_without_prompts_or_answers(release: Release) -> Non
             assert line.startswith("{"), (pod.component, text)
             assert {"time", "level", "service", "message"} <= set(json.loads(line)), pod.component
     assert '"request_id": "seen-in-the-log"' in gateway.log.read_text()
+
+
+def test_one_request_is_found_in_every_log_once_the_level_is_raised_at_run_time(release: Release) -> None:
+    gateway = release.pods["gateway"][0]
+
+    def ask(request_id: str) -> None:
+        body = json.dumps({"text": "hi", "sampling_params": {"max_new_tokens": 5}}).encode()
+        headers = {"content-type": "application/json", "x-request-id": request_id}
+        request = urllib.request.Request(f"http://127.0.0.1:{gateway.config['port']}/generate", body, headers)
+        with urllib.request.urlopen(request, timeout=30) as response:
+            response.read()
+
+    def logs_of(request_id: str) -> set[str]:
+        return {pod.component for pod in release.all() if f'"request_id": "{request_id}"' in pod.log.read_text()}
+
+    def switch(number: int, said: str) -> None:
+        for pod in release.all():
+            before = pod.log.read_text().count(said)
+            pod.stop(number)
+            wait_for(lambda pod=pod, before=before: pod.log.read_text().count(said) > before, f"{pod.component}: {said}")  # type: ignore[misc]
+
+    ask("before")
+    assert logs_of("before") == {"gateway"}
+    switch(signal.SIGUSR1, '"to": "debug"')
+    ask("meanwhile")
+    everywhere = {pod.component for pod in release.all()}
+    wait_for(lambda: logs_of("meanwhile") == everywhere, "the request in every log")
+    switch(signal.SIGUSR2, '"to": "info"')
+    ask("after")
+    assert logs_of("after") == {"gateway"}

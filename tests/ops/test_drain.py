@@ -75,6 +75,25 @@ async def test_a_signalled_service_finishes_what_runs(start: Start, component: s
         assert pod.join() == 0
 
 
+async def test_a_lone_detokenizer_leaves_as_soon_as_its_successor_is_there(tmp_path: Path) -> None:
+    """A rollout of one replica: the successor comes first (maxSurge 1), and the drain is not waited out."""
+    sets = ["gateway.replicas=1", "tokenizer.replicas=1", "worker.replicas=1", "detokenizer.replicas=2"]
+    with Release(render("nothing-values.yaml", *sets), tmp_path, write_model(tmp_path / "model", step_ms=4.0)).running() as release:
+        old, successor = release.pods["detokenizer"]
+        successor.stop()
+        assert successor.join() == 0
+        assert old.config["drain_timeout"] > 200
+
+        def disturb() -> None:
+            successor.start()
+            successor.wait("readiness")
+            old.stop()
+            assert old.join(30) == 0
+
+        answer = await during(url_of(release.pods["gateway"][0]), LONG, disturb)
+        assert answer.wrong == ""
+
+
 async def test_a_signalled_gateway_finishes_what_runs_and_takes_nothing_new(start: Start) -> None:
     with start() as release:
         gateway = release.pods["gateway"][0]

@@ -166,6 +166,7 @@ class Session:
         except HeadraceError as error:
             self._refuse(submit, error)
             return
+        log.debug("submitted", extra={"request_id": submit.request_id, "prompt_tokens": partial.filled, "choices": len(request.choices)})
         for choice in request.choices:
             self._live.add(choice.handle & ((1 << HANDLE_BITS) - 1))
             if request.sampling.scaled_logprobs:
