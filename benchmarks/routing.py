@@ -1,6 +1,6 @@
 """What routing by prefix is worth: multi-turn chats over three workers whose caches are too small for all of them.
 
-    python -m benchmarks.routing --model-path MODEL_FOLDER [--engine real|scripted] [--chats 18] [--turns 5] [--json FILE]
+    python -m benchmarks.routing --model-path MODEL_FOLDER [--engine real|scripted|simulated] [--chats 18] [--turns 5] [--json FILE]
 
 Each way of routing gets a fresh fleet and the same chats in the same order:
   cache_aware   the gateway follows the workers' cache events
@@ -8,7 +8,8 @@ Each way of routing gets a fresh fleet and the same chats in the same order:
   round_robin   prefixes are ignored
 Hit rate is cached over prompt tokens as the workers report them; TTFT is what the client sees. Ratios are to round_robin.
 With `--engine scripted` the schedulers and caches are real and the model is played at a fixed speed, which takes the noise of
-three models on few cores out of the times.
+three models on few cores out of the times. With `--engine simulated` there are no processes and no clock: policy, scheduler
+and cache are the real ones and a chat takes milliseconds, so that many seeds can be tried (`--seeds`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +34,8 @@ import aiohttp
 
 from benchmarks.gateway import WORDS
 from benchmarks.programs import free_port, program, wait_grpc, wait_http
+from benchmarks.simulated_fleet import MODEL, Chats, Machine, SimulatedFleet, play
+from gateway.routing.factory import PolicySettings
 
 WAYS = {"round_robin": ("round_robin", False), "cache_aware": ("cache_aware", False), "approximate": ("cache_aware", True)}
 
@@ -45,6 +49,7 @@ class Seen:
     output_tokens: int = 0
     first_ms: list[float] = field(default_factory=list)
     seconds: float = 0.0
+    reasons: Counter[str] = field(default_factory=Counter)
 
     @property
     def hit_rate(self) -> float:
@@ -102,8 +107,9 @@ async def turn(session: aiohttp.ClientSession, url: str, history: str, tokens: i
     body = {"text": history, "stream": True, "sampling_params": {"max_new_tokens": tokens, "temperature": 0, "ignore_eos": True}}
     began = time.perf_counter()
     first, event = None, None
-    async with session.post(f"{url}/generate", json=body) as answer:
+    async with session.post(f"{url}/generate", json=body, headers={"x-headrace-explain": "1"}) as answer:
         answer.raise_for_status()
+        seen.reasons[answer.headers["x-headrace-route"]] += 1
         async for line in answer.content:
             if line.startswith(b"data: {"):
                 first = first or time.perf_counter()
@@ -141,6 +147,31 @@ async def chats(url: str, options: argparse.Namespace) -> Seen:
     return seen
 
 
+def simulated(options: argparse.Namespace, way: str) -> Seen:
+    """The chats of `--seeds` seeds, one after the other, each with a fleet of its own."""
+    policy, silent = WAYS[way]
+    machine = Machine(workers=options.workers, pool=options.pool, cores=2, step_ms=8.0, token_us=1000.0, drift=0.5)
+    load = Chats(options.chats, options.turns, options.words + 40, options.tokens, options.concurrency)
+    seen = Seen()
+    for seed in range(options.seed, options.seed + options.seeds):
+        fleet = SimulatedFleet(machine, policy, PolicySettings(), silent=silent, seed=seed)
+        answers, seconds = play(fleet, load, seed)
+        seen.seconds += seconds
+        seen.reasons += fleet.registry.group(MODEL).decisions
+        for answer in answers:
+            seen.prompt_tokens += answer.prompt_tokens
+            seen.cached_tokens += answer.cached_tokens
+            seen.output_tokens += len(answer.output)
+            seen.first_ms.append(1000 * ((answer.first or 0.0) - answer.sent))
+    return seen
+
+
+def measured(options: argparse.Namespace, way: str, folder: Path) -> Seen:
+    """The chats through real programs."""
+    with fleet(options, way, folder) as url:
+        return asyncio.run(chats(url, options))
+
+
 def report(way: str, seen: Seen, base: Seen | None) -> None:
     """One line, with ratios to round robin where that has run."""
     line = f"{way:12} hit rate {seen.hit_rate:6.1%}  TTFT median {median(seen.first_ms):7.1f} ms, mean {mean(seen.first_ms):7.1f} ms"
@@ -149,13 +180,14 @@ def report(way: str, seen: Seen, base: Seen | None) -> None:
         line += f"   hit rate x{seen.hit_rate / max(1e-9, base.hit_rate):.2f}"
         line += f", median TTFT x{median(seen.first_ms) / median(base.first_ms):.2f} of round robin's"
     print(line, flush=True)
+    print(" " * 13 + ", ".join(f"{why} {count}" for why, count in seen.reasons.most_common()), flush=True)
 
 
 def main() -> None:
     """Run every way of routing and print rates and ratios."""
     parser = argparse.ArgumentParser(description="the worth of routing by prefix")
-    parser.add_argument("--model-path", required=True)
-    parser.add_argument("--engine", choices=("real", "scripted"), default="real")
+    parser.add_argument("--model-path", help="not needed for a simulation")
+    parser.add_argument("--engine", choices=("real", "scripted", "simulated"), default="real")
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--pool", type=int, default=8192, help="tokens one worker can hold")
     parser.add_argument("--chats", type=int, default=18)
@@ -165,13 +197,15 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, default=6)
     parser.add_argument("--ways", nargs="+", choices=tuple(WAYS), default=tuple(WAYS))
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=1, help="simulated only: so many seeds from --seed on")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    if options.engine != "simulated" and not options.model_path:
+        parser.error("--model-path is needed")
     results: dict[str, Seen] = {}
     with tempfile.TemporaryDirectory() as name:
         for way in options.ways:
-            with fleet(options, way, Path(name)) as url:
-                results[way] = asyncio.run(chats(url, options))
+            results[way] = simulated(options, way) if options.engine == "simulated" else measured(options, way, Path(name))
             report(way, results[way], results.get("round_robin"))
     if options.json:
         shown = {way: {"hit_rate": s.hit_rate, "first_ms": s.first_ms, "seconds": s.seconds} for way, s in results.items()}

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from gateway.routing.interface import Decision, RouteRequest, WorkerView
 from gateway.routing.load import BalanceGuard, best, least_loaded
+from gateway.routing.placements import Placements
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +22,14 @@ class CacheAwareSettings:
     """cache_threshold: where no worker has measured its speed, a match above this share of the prompt decides.
 
     recompute_weight: seconds charged per second of recomputing. crowding_weight: decode steps charged per request there.
+    eviction_weight: seconds charged per second of recomputing what has to be forgotten, where pressure is average.
     """
 
     guard: BalanceGuard = field(default_factory=BalanceGuard)
     cache_threshold: float = 0.3
     recompute_weight: float = 1.0
     crowding_weight: float = 1.0
+    eviction_weight: float = 1.0
     chunk_tokens: int = 2048
     typical_output_tokens: int = 128
 
@@ -40,26 +43,36 @@ class CacheAware:
     def __init__(self, settings: CacheAwareSettings, rng: random.Random) -> None:
         self._settings = settings
         self._random = rng
+        self._placements = Placements()
 
     def choose(self, request: RouteRequest, workers: Sequence[WorkerView]) -> Decision:
         if self._settings.guard.is_imbalanced(workers):
-            return self._decide(request, least_loaded(workers, self._random), "balance")
+            return self._decide(request, least_loaded(workers, self._random), "balance", workers)
         if any(worker.prefill_tokens_per_s <= 0 for worker in workers):
             return self._by_match_rate(request, workers)
-        chosen = best(workers, lambda worker: self.cost_s(request, worker), self._random)
+        pressure = self._placements.pressure(workers)
+        chosen = best(workers, lambda worker: self.cost_s(request, worker, pressure[worker.id]), self._random)
         longest = max(worker.predicted_tokens for worker in workers)
         reason = "no_match" if longest == 0 else "match" if chosen.predicted_tokens == longest else "faster_elsewhere"
-        return self._decide(request, chosen, reason)
+        return self._decide(request, chosen, reason, workers)
 
     def forget(self, worker_id: str) -> None:
-        return
+        self._placements.forget(worker_id)
 
-    def cost_s(self, request: RouteRequest, worker: WorkerView) -> float:
+    def cost_s(self, request: RouteRequest, worker: WorkerView, pressure: float = 1.0) -> float:
         """Predicted time to first token plus what the choice costs the others, in seconds."""
-        recomputed_s = _uncached(request, worker) / worker.prefill_tokens_per_s
-        crowding_s = worker.load * worker.decode_step_s
         settings = self._settings
-        return self.ttft_s(request, worker) + settings.recompute_weight * recomputed_s + settings.crowding_weight * crowding_s
+        recomputed_s = settings.recompute_weight * _uncached(request, worker) / worker.prefill_tokens_per_s
+        forgotten_s = settings.eviction_weight * pressure * self._evicted(request, worker) / worker.prefill_tokens_per_s
+        crowding_s = settings.crowding_weight * worker.load * worker.decode_step_s
+        return self.ttft_s(request, worker) + recomputed_s + forgotten_s + crowding_s
+
+    def _evicted(self, request: RouteRequest, worker: WorkerView) -> int:
+        """Cached tokens the worker has to give up for the request."""
+        if not worker.cache_tokens:
+            return 0
+        output = min(request.max_new_tokens, self._settings.typical_output_tokens)
+        return max(0, _uncached(request, worker) + output - worker.free_tokens)
 
     def ttft_s(self, request: RouteRequest, worker: WorkerView) -> float:
         """Predicted time to first token, in seconds; the worker's prefill rate must be known."""
@@ -77,10 +90,11 @@ class CacheAware:
         longest = max(worker.predicted_tokens for worker in workers)
         if longest > self._settings.cache_threshold * request.prompt_tokens:
             holders = [worker for worker in workers if worker.predicted_tokens == longest]
-            return self._decide(request, least_loaded(holders, self._random), "match")
-        return self._decide(request, least_loaded(workers, self._random), "no_match")
+            return self._decide(request, least_loaded(holders, self._random), "match", workers)
+        return self._decide(request, least_loaded(workers, self._random), "no_match", workers)
 
-    def _decide(self, request: RouteRequest, worker: WorkerView, reason: str) -> Decision:
+    def _decide(self, request: RouteRequest, worker: WorkerView, reason: str, workers: Sequence[WorkerView]) -> Decision:
+        self._placements.add(worker.id, _uncached(request, worker), workers)
         known = worker.prefill_tokens_per_s > 0
         ttft_s = self.ttft_s(request, worker) if known else None
         return Decision(worker.id, reason, worker.matched_tokens, worker.predicted_tokens, ttft_s)

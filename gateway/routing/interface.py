@@ -35,6 +35,8 @@ class WorkerView:
     matched_tokens: tokens of this request's prompt that the worker holds; predicted_tokens: the same, counting blocks
     that requests already sent there are about to compute. predicted_tokens >= matched_tokens.
     prefill_tokens_per_s, decode_step_s: as measured by the worker, 0 where it has not yet.
+    cache_tokens: all it can hold; free_tokens: how many of those hold nothing at present and are not spoken for, so that
+    more than that costs somebody else's prefix. Both 0 where it has not told.
     """
 
     id: str
@@ -46,7 +48,8 @@ class WorkerView:
     decode_step_s: float = 0.0
     chunk_tokens: int = 0
     max_running: int = 0
-    cached_blocks: int = 0
+    cache_tokens: int = 0
+    free_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from gateway.routing.interface import Decision, Policy, RouteRequest, WorkerView
 from gateway.workers.request import LeaseRequest
 from gateway.workers.worker import Worker, WorkerInfo
 
-_BELIEVED = 4.0
+_BELIEVED = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +85,9 @@ class ModelGroup:
 def view_all(workers: Sequence[Worker], matches: dict[str, Match]) -> list[WorkerView]:
     """The workers as a policy sees them.
 
-    One that has not measured its speed is taken to be as fast as the others, and one that claims to be very much slower or
-    faster is believed only so far: a wrong measure, as after a long pause, could otherwise never be corrected, because
-    nothing would be sent there any more.
+    One that has not measured its speed is taken to be as fast as the others, and one that claims to be slower or faster is
+    believed half way, on a scale of factors, and only so far: speed depends on what a worker was given, and a wrong
+    measure, as of the first prompt after a start, could otherwise never be corrected, because nothing would be sent there.
     """
     rate = _typical(w.load.prefill_tokens_per_s for w in workers)
     step = _typical(w.load.decode_step_s for w in workers)
@@ -105,11 +106,13 @@ def _view(worker: Worker, match: Match, rate: float, step: float) -> WorkerView:
         decode_step_s=_believed(worker.load.decode_step_s, step),
         chunk_tokens=worker.load.chunk_tokens,
         max_running=worker.load.max_running,
+        cache_tokens=worker.load.kv_total_tokens,
+        free_tokens=max(0, worker.load.kv_free_tokens - worker.in_flight.queued_prefill_tokens),
     )
 
 
 def _believed(measured: float, typical: float) -> float:
-    return min(max(measured, typical / _BELIEVED), typical * _BELIEVED) if measured > 0 else typical
+    return typical * min(max(math.sqrt(measured / typical), 1 / _BELIEVED), _BELIEVED) if measured > 0 else typical
 
 
 def _typical(values: Iterable[float]) -> float:

@@ -76,12 +76,19 @@ class Lease:
         self._forecast: CacheForecast | None = forecast
         self._on_end = on_end
         self._prefill = uncached_tokens
+        self._begun = False
         worker.in_flight.requests += 1
         worker.in_flight.prefill_tokens += uncached_tokens
 
     def started(self, prompt_tokens: int, cached_tokens: int) -> None:
-        """The worker found `cached_tokens` of the prompt: what it has left to compute replaces the prediction."""
-        self._count_prefill(min(self._prefill, max(0, prompt_tokens - cached_tokens)))
+        """The worker found `cached_tokens` of the prompt: what it has left to compute replaces the prediction.
+
+        Choices that start later share the prompt of the first and change nothing.
+        """
+        if not self._begun and self.outcome is None:
+            self._count_prefill(max(0, prompt_tokens - cached_tokens))
+            self._begun = True
+            self.worker.in_flight.started_tokens += self._prefill
         if self._forecast is not None:
             self._forecast.predicted_tokens += self.decision.predicted_tokens
             self._forecast.found_tokens += cached_tokens
@@ -113,4 +120,6 @@ class Lease:
 
     def _count_prefill(self, tokens: int) -> None:
         self.worker.in_flight.prefill_tokens += tokens - self._prefill
+        if self._begun:
+            self.worker.in_flight.started_tokens += tokens - self._prefill
         self._prefill = tokens

@@ -59,20 +59,38 @@ class LoadReport:
     max_running: int = 0
     chunk_tokens: int = 0
 
+    @property
+    def kv_free_tokens(self) -> int:
+        """What neither running requests nor cached prefixes hold."""
+        return max(0, self.kv_total_tokens - self.kv_used_tokens - self.kv_evictable_tokens)
+
 
 @dataclass(slots=True)
 class InFlight:
-    """What this gateway has running on a worker. Leases keep it; nobody else writes."""
+    """What runs on a worker. Leases count this gateway's own requests; reports add what only the worker knows.
+
+    prefill_tokens: own prompt tokens whose first output token has not come; started_tokens: those of them that the worker
+    has begun with. computed_tokens: of those, how many a report showed to be done, as of a prompt of many chunks.
+    others_*: what other gateways have there.
+    """
 
     requests: int = 0
     prefill_tokens: int = 0
+    started_tokens: int = 0
+    computed_tokens: int = 0
     others_requests: int = 0
-    prefill_correction: int = 0
+    others_prefill_tokens: int = 0
 
     def reported(self, report: LoadReport) -> None:
-        """Learn from a report what other gateways have there and how far our own prefills are."""
+        """Take over a report. It may be older than the last requests sent: what it lacks of those says nothing."""
         self.others_requests = max(0, report.running + report.waiting - self.requests)
-        self.prefill_correction = report.waiting_prefill_tokens - self.prefill_tokens
+        lacking = self.prefill_tokens - report.waiting_prefill_tokens
+        self.others_prefill_tokens = max(0, -lacking) if self.others_requests else 0
+        self.computed_tokens = max(0, lacking) if report.running else 0
+
+    def forget_reports(self) -> None:
+        """Nothing is known but what leases have counted."""
+        self.others_requests = self.others_prefill_tokens = self.computed_tokens = 0
 
     @property
     def load(self) -> int:
@@ -80,7 +98,7 @@ class InFlight:
 
     @property
     def queued_prefill_tokens(self) -> int:
-        return max(0, self.prefill_tokens + self.prefill_correction)
+        return self.prefill_tokens - min(self.computed_tokens, self.started_tokens) + self.others_prefill_tokens
 
 
 class Worker:
@@ -110,7 +128,7 @@ class Worker:
 
     def forget_load(self) -> None:
         """What it reported in an earlier Session no longer holds; its speed does."""
-        self.in_flight.others_requests = self.in_flight.prefill_correction = 0
+        self.in_flight.forget_reports()
 
     def report_load(self, report: LoadReport) -> None:
         """The worker has published its load."""

@@ -10,7 +10,7 @@ import numpy as np
 from services.scheduler.cache import integrity
 from services.scheduler.cache.events import CacheEvents, CacheSnapshot, EventLog
 from services.scheduler.cache.radix_cache import RadixCache
-from services.scheduler.core import chunk_size, lifecycle, masks, memory_limits, preemption, retraction
+from services.scheduler.core import chunk_size, lifecycle, masks, memory_limits, preemption, retraction, slot_owners
 from services.scheduler.core.build import build_state
 from services.scheduler.core.choice import Choice
 from services.scheduler.core.counters import Counters
@@ -22,6 +22,7 @@ from services.scheduler.core.plan import IntArray
 from services.scheduler.core.planner import NO_ROWS, build_step, undo_step
 from services.scheduler.core.policy import SchedulePolicy
 from services.scheduler.core.prefill import PrefillRound, is_held
+from services.scheduler.core.prompt_work import tokens_ahead
 from services.scheduler.core.reporting import Reporter
 from services.scheduler.core.results import ResultProcessor
 from services.scheduler.core.settings import SchedulerConfig
@@ -232,7 +233,7 @@ class Scheduler:
         return LoadSnapshot(
             running=state.occupied,
             waiting=len(state.queue),
-            waiting_prefill_tokens=state.queue.tokens,
+            waiting_prefill_tokens=tokens_ahead(state, self._in_flight),
             grammar_waiting=sum(1 for choice in state.queue if choice.grammar is not None and not choice.grammar.ready),
             retracted=counters.retractions,
             kv_used_tokens=state.cache.used_tokens,
@@ -262,6 +263,10 @@ class Scheduler:
     def decisions(self, count: int) -> Sequence[Decision]:
         """The newest decisions, newest last."""
         return self._state.decisions.last(count)
+
+    def slot_owners(self, slot: int) -> Sequence[str]:
+        """Who uses a slot of the pool, in words; empty if it is free."""
+        return slot_owners.owners(self._state, slot)
 
     def drain_cache_events(self) -> CacheEvents:
         """Changes of the prefix cache since the last call."""

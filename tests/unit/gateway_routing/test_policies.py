@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -160,6 +161,56 @@ def test_a_hot_prefix_is_spread_before_the_guard_has_to_step_in() -> None:
         holds[chosen.worker_id] = 512
     assert max(load.values()) < 64
     assert min(load.values()) > 0
+
+
+@given(
+    prompt=st.integers(1, 8000),
+    held=st.integers(0, 8000),
+    queue=st.integers(0, 20_000),
+    load=st.integers(0, 200),
+    free=st.integers(0, 9000),
+    rate=st.floats(50, 50_000),
+    pressure=st.floats(0, 3),
+)
+def test_cost_moves_the_right_way_with_everything_it_looks_at(
+    prompt: int, held: int, queue: int, load: int, free: int, rate: float, pressure: float
+) -> None:
+    policy, request = cache_aware(), RouteRequest("m", prompt, max_new_tokens=64)
+    worker = view(
+        "a", predicted_tokens=min(held, prompt), queued_prefill_tokens=queue, load=load, free_tokens=free, cache_tokens=9000,
+        prefill_tokens_per_s=rate, max_running=128,
+    )  # fmt: skip
+    cost = policy.cost_s(request, worker, pressure)
+    for worse in (
+        replace(worker, predicted_tokens=worker.predicted_tokens // 2),
+        replace(worker, queued_prefill_tokens=queue + 500),
+        replace(worker, load=load + 1),
+        replace(worker, free_tokens=free // 2),
+        replace(worker, prefill_tokens_per_s=rate / 2),
+    ):
+        assert policy.cost_s(request, worse, pressure) >= cost
+    assert policy.cost_s(request, worker, pressure + 1) >= cost
+    assert cost >= policy.ttft_s(request, worker)
+
+
+@given(st.integers(100, 4000), st.integers(0, 4), st.floats(0.5, 2.0))
+def test_among_idle_workers_with_full_caches_whoever_holds_half_the_prompt_keeps_it(prompt: int, home: int, slower: float) -> None:
+    """Moving costs the prompt twice: computed again, and something forgotten for the copy."""
+    workers = [view(f"w{i}", cache_tokens=8192) for i in range(5)]
+    workers[home] = replace(workers[home], predicted_tokens=prompt // 2 + 1, prefill_tokens_per_s=1000.0 / slower)
+    assert choose(workers, prompt) == (f"w{home}", "match")
+
+
+def test_new_prompts_go_where_nothing_has_to_be_forgotten_for_them() -> None:
+    full, roomy = view("full", cache_tokens=8192), view("roomy", cache_tokens=8192, free_tokens=4000, load=1, queued_prefill_tokens=300)
+    assert choose([full, roomy]) == ("roomy", "no_match")
+
+
+def test_full_caches_of_unequal_size_are_filled_by_size() -> None:
+    policy = cache_aware()
+    workers = [view("small", cache_tokens=10_000), view("large", cache_tokens=30_000)]
+    went = Counter(policy.choose(RouteRequest("m", 500), workers).worker_id for _ in range(400))
+    assert 2.5 < went["large"] / went["small"] < 3.5
 
 
 # ---------------------------------------------------------------- keys

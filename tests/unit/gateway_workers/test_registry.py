@@ -7,6 +7,8 @@ import random
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.resilience.circuit_breaker import BreakerState
 from gateway.routing.factory import PolicySettings, make_policy
@@ -360,19 +362,81 @@ def test_when_most_of_a_fleet_is_open_the_breakers_are_ignored() -> None:
 # ---------------------------------------------------------------- load
 
 
-def test_reports_tell_what_other_gateways_have_there_and_how_far_prefills_are() -> None:
+def test_reports_tell_what_other_gateways_have_there() -> None:
     fleet = registry()
     worker = ready(fleet, "a:1")
     mine = [fleet.lease(LeaseRequest("m", PromptKey([i] * 320))) for i in range(3)]
-    fleet.report_load(worker, LoadReport(running=5, waiting=2, waiting_prefill_tokens=500))
-    assert (worker.in_flight.load, worker.in_flight.queued_prefill_tokens) == (7, 500)
+    fleet.report_load(worker, LoadReport(running=5, waiting=2, waiting_prefill_tokens=1500))
+    assert (worker.in_flight.load, worker.in_flight.queued_prefill_tokens) == (7, 1500)
     mine.append(fleet.lease(LeaseRequest("m", PromptKey([7] * 320))))
-    assert (worker.in_flight.load, worker.in_flight.queued_prefill_tokens) == (8, 820)
+    assert (worker.in_flight.load, worker.in_flight.queued_prefill_tokens) == (8, 1820)
     for lease in mine:
         lease.settle(Outcome.SUCCESS)
-    assert (worker.in_flight.load, worker.in_flight.queued_prefill_tokens) == (4, 0)
+    assert (worker.in_flight.load, worker.in_flight.queued_prefill_tokens) == (4, 540)
     fleet.report_load(worker, LoadReport())
-    assert worker.in_flight.load == 0
+    assert (worker.in_flight.load, worker.in_flight.queued_prefill_tokens) == (0, 0)
+
+
+def test_a_report_shows_how_far_a_long_prompt_is_and_takes_nothing_off_what_it_cannot_know() -> None:
+    fleet = registry()
+    worker = ready(fleet, "a:1")
+    long = fleet.lease(LeaseRequest("m", PromptKey([1] * 3200)))
+    long.started(3200, 0)
+    fleet.report_load(worker, LoadReport(running=1, waiting_prefill_tokens=1000))
+    assert worker.in_flight.queued_prefill_tokens == 1000
+    short = fleet.lease(LeaseRequest("m", PromptKey([2] * 320)))
+    assert worker.in_flight.queued_prefill_tokens == 1320
+    long.first_token()
+    assert worker.in_flight.queued_prefill_tokens == 320, "what was done of the long one is not taken off the short one"
+    fleet.report_load(worker, LoadReport(running=1))
+    assert worker.in_flight.queued_prefill_tokens == 320, "the report is older than the request"
+    short.started(320, 64)
+    assert worker.in_flight.queued_prefill_tokens <= 256
+    short.settle(Outcome.SUCCESS)
+    long.settle(Outcome.SUCCESS)
+    assert (worker.in_flight.started_tokens, worker.in_flight.prefill_tokens) == (0, 0)
+
+
+def test_a_prefix_that_was_gone_on_arrival_counts_as_work() -> None:
+    fleet = registry()
+    worker = ready(fleet, "a:1")
+    group = fleet.group("m")
+    group.index.tree.cleared(worker.id)
+    group.index.tree.stored(worker.id, PromptKey(PROMPT).blocks("digest", 16), 1)
+    lease = fleet.lease(ask())
+    assert worker.in_flight.prefill_tokens == 1
+    lease.started(320, 0)
+    assert worker.in_flight.prefill_tokens == 320
+    lease.first_token()
+    lease.started(320, 0)
+    assert worker.in_flight.prefill_tokens == 0, "a second choice shares the prompt of the first"
+    lease.settle(Outcome.SUCCESS)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["lease", "start", "first", "end", "report"]), st.integers(0, 9)), max_size=60))
+def test_what_is_queued_is_never_negative_and_ends_at_nothing(steps: list[tuple[str, int]]) -> None:
+    fleet = registry()
+    worker = ready(fleet, "a:1")
+    leases: list[Lease] = []
+    for step, number in steps:
+        if step == "lease":
+            leases.append(fleet.lease(LeaseRequest("m", PromptKey([number] * 16 * (number + 1)))))
+        elif step == "report":
+            fleet.report_load(worker, LoadReport(running=number, waiting=number // 2, waiting_prefill_tokens=50 * number))
+        elif leases:
+            lease = leases[number % len(leases)]
+            if step == "start":
+                lease.started(160, number)
+            elif step == "first":
+                lease.first_token()
+            else:
+                lease.settle(Outcome.SUCCESS)
+        assert worker.in_flight.queued_prefill_tokens >= 0
+        assert 0 <= worker.in_flight.started_tokens <= worker.in_flight.prefill_tokens
+    for lease in leases:
+        lease.settle(Outcome.SUCCESS)
+    fleet.report_load(worker, LoadReport())
+    assert (worker.in_flight.load, worker.in_flight.queued_prefill_tokens) == (0, 0)
 
 
 def test_a_worker_that_has_measured_itself_wrongly_still_gets_requests() -> None:
