@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Sequence
-from struct import Struct
+from struct import Struct, iter_unpack
 from typing import TYPE_CHECKING, Any
 
 from xxhash import xxh3_64_intdigest
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 BLOCK_SIZE = 16
 _LENGTH = Struct("<I")
-_HASH = Struct("<Q")
 
 
 def root_hash(model_digest: str | bytes, adapter_digest: str | bytes = b"", cache_salt: bytes = b"", extra_key: str | bytes = "") -> int:
@@ -39,8 +38,9 @@ def block_hashes(parent: int, token_ids: Sequence[int] | npt.NDArray[np.integer[
 
     A tail shorter than a block has no hash. Ids are in [0, 2**32); lists and NumPy integer arrays are fastest.
     """
-    raw, width, pack, digest = _little_endian(token_ids), 4 * block_size, _HASH.pack, xxh3_64_intdigest
-    return [parent := digest(pack(parent) + raw[start : start + width]) for start in range(0, len(raw) - width + 1, width)]
+    raw, width, digest = _little_endian(token_ids), 4 * block_size, xxh3_64_intdigest
+    whole, joined = raw[: len(raw) // width * width], Struct(f"<Q{width}s").pack
+    return [parent := digest(joined(parent, block)) for (block,) in iter_unpack(f"{width}s", whole)]
 
 
 def _little_endian(token_ids: Sequence[int] | npt.NDArray[np.integer[Any]]) -> bytes:

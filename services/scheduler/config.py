@@ -88,7 +88,9 @@ class BatchOptions(MemoryOptions):
         unit="tokens",
         check=_chunk,
     )
-    enable_mixed_chunk: bool = option(False, "compute a chunk and decode tokens in one pass", group="Scheduling")
+    enable_mixed_chunk: bool | None = option(
+        None, "compute a chunk and decode tokens in one pass; where chunks adapt the default", group="Scheduling"
+    )
     prefill_decode_interval: int = option(0, "decode steps forced between two prefill steps", group="Scheduling", check=at_least(0))
     itl_target_ms: float | None = option(
         None,

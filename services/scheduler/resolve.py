@@ -27,7 +27,7 @@ def core_config(config: SchedulerConfig, info: EngineInfo, epoch: int) -> CoreCo
         max_prefill_tokens=config.max_prefill_tokens,
         prefill_max_requests=config.prefill_max_requests,
         chunked_prefill_size=_chunk(config, info),
-        enable_mixed_chunk=config.enable_mixed_chunk,
+        enable_mixed_chunk=_itl_target(config) is not None if config.enable_mixed_chunk is None else config.enable_mixed_chunk,
         prefill_decode_interval=config.prefill_decode_interval,
         itl_target_ms=_itl_target(config),
         schedule_conservativeness=config.schedule_conservativeness,
@@ -57,6 +57,7 @@ def report_flags(report: StartupReport, config: SchedulerConfig, sources: dict[s
     adaptive = core.itl_target_ms is not None
     report.add("itl_target_ms", core.itl_target_ms or "off", reason="chunks adapt" if adaptive else "chunks of a fixed size", unit="ms")
     report.add("max_prefill_tokens", core.max_prefill_tokens, unit="tokens")
+    report.add("enable_mixed_chunk", core.enable_mixed_chunk)
     report.add("schedule_policy", core.schedule_policy)
     report.add(
         "overlap_schedule",

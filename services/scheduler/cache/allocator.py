@@ -43,11 +43,16 @@ class PageAllocator:
         """`count` pages, ascending if they form one run, or None if fewer are free."""
         if count > self.free_pages:
             return None
-        pages = self._search(count)
-        self._free[pages] = False
-        self.free_pages -= count
-        if count:
+        start, end = self._cursor, self._cursor + count
+        if np.count_nonzero(self._free[start:end]) == count:
+            pages = np.arange(start, end, dtype=np.int32)
+            self._free[start:end] = False
+            self._cursor = end
+        else:
+            pages = self._search(count)
+            self._free[pages] = False
             self._cursor = int(pages[-1]) + 1
+        self.free_pages -= count
         return pages
 
     def free(self, pages: IntArray) -> None:
@@ -72,9 +77,6 @@ class PageAllocator:
         return np.flatnonzero(self._free).astype(np.int32)
 
     def _search(self, count: int) -> IntArray:
-        straight = self._free[self._cursor : self._cursor + count]
-        if np.count_nonzero(straight) == count:
-            return np.arange(self._cursor, self._cursor + count, dtype=np.int32)
         if count >= _WORTH_A_RUN:
             for start in (self._cursor, 1):
                 run = self._run(start, count)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from services.scheduler.cache.node import Node
 from services.scheduler.core.plan import IntArray
@@ -13,8 +12,7 @@ Slots = tuple[IntArray, ...]
 """Slots of consecutive tokens, one array per cache group."""
 
 
-@dataclass(frozen=True, slots=True)
-class PrefixMatch:
+class PrefixMatch(NamedTuple):
     """The longest cached prefix: `length` tokens, ending at `node`."""
 
     node: Node
@@ -55,12 +53,13 @@ class PrefixCache(Protocol):
     def slots(self, node: Node, start: int) -> Slots:
         """Slots of positions `start` up to the end of `node`."""
 
-    def insert(self, node: Node, ids: IntArray, slots: Slots, priority: int = 0) -> tuple[Node, int]:
+    def insert(self, node: Node, ids: IntArray, slots: Slots, priority: int = 0, *, move_lock: bool = False) -> tuple[Node, int]:
         """Add `ids` (a whole sequence that begins with the path of `node`).
 
         `slots` are those of the tokens after `node`; the cache becomes owner of the part it did not have.
         Returns the node at the end of `ids` and the length that was there before; the caller gives back
-        its own slots from the end of the given `node` to that length.
+        its own slots from the end of the given `node` to that length. With `move_lock` the caller's lock on `node`
+        protects the returned node from now on.
         """
 
     def count_hit(self, node: Node) -> None:

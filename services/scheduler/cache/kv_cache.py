@@ -119,10 +119,7 @@ class KvCache:
         shared = int(self.rows.shared[row])
         if not self.prefixes.enabled or end <= shared:
             return None
-        node, present = self._insert(row, ids[:end], priority)
-        lease = self._lease(row)
-        self.prefixes.lock(node)
-        self.prefixes.unlock(lease)
+        node, present = self._insert(row, ids[:end], priority, move_lock=True)
         self.rows.lease[row] = node
         self.rows.shared[row] = end
         if present <= shared:
@@ -139,7 +136,7 @@ class KvCache:
         if computed is not None and self.prefixes.enabled:
             end = computed.size // self.page_size * self.page_size
             if end > first:
-                self._insert(row, computed[:end], priority)
+                self._insert(row, computed[:end], priority, move_lock=False)
                 first = end
         self._free(row, first, int(self.rows.allocated[row]))
         self.prefixes.unlock(lease)
@@ -159,11 +156,11 @@ class KvCache:
             raise ValueError(f"row {row} is not in use")
         return lease
 
-    def _insert(self, row: int, ids: IntArray, priority: int) -> tuple[Node, int]:
+    def _insert(self, row: int, ids: IntArray, priority: int, *, move_lock: bool) -> tuple[Node, int]:
         """Offer the row's tokens to the prefix cache and free the row's slots of those it had."""
         shared = int(self.rows.shared[row])
         own = tuple([group.table[row, shared : ids.size] for group in self.groups])
-        node, present = self.prefixes.insert(self._lease(row), ids, own, priority)
+        node, present = self.prefixes.insert(self._lease(row), ids, own, priority, move_lock=move_lock)
         self._free(row, shared, present)
         return node, present
 

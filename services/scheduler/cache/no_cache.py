@@ -40,7 +40,7 @@ class NoCache:
     def slots(self, node: Node, start: int) -> Slots:
         return self._nothing
 
-    def insert(self, node: Node, ids: IntArray, slots: Slots, priority: int = 0) -> tuple[Node, int]:
+    def insert(self, node: Node, ids: IntArray, slots: Slots, priority: int = 0, *, move_lock: bool = False) -> tuple[Node, int]:
         return self._root, ids.size
 
     def count_hit(self, node: Node) -> None:

@@ -93,16 +93,20 @@ class RadixCache:
 
     # ------------------------------------------------------------------ changing
 
-    def insert(self, node: Node, ids: IntArray, slots: Slots, priority: int = 0) -> tuple[Node, int]:
+    def insert(self, node: Node, ids: IntArray, slots: Slots, priority: int = 0, *, move_lock: bool = False) -> tuple[Node, int]:
         self._now += 1
-        first = node.end
+        start, first = node, node.end
         for child, shared in self._walk(node, ids, first):
             node = child if shared == child.tokens.size else self._split(child, shared)
             node.priority = max(node.priority, priority)
             self._use(node)
         present = node.end
         if present < ids.size:
-            node = self._add_leaf(node, ids, tuple(own[present - first :] for own in slots), priority)
+            node = self._add_leaf(node, ids, tuple([own[present - first :] for own in slots]), priority)
+        if move_lock:
+            self._lock_up_to(node, start)
+        elif not node.children:
+            self._offer(node)
         return node, present
 
     def count_hit(self, node: Node) -> None:
@@ -112,8 +116,12 @@ class RadixCache:
             current = current.parent
 
     def lock(self, node: Node) -> None:
+        self._lock_up_to(node, None)
+
+    def _lock_up_to(self, node: Node, above: Node | None) -> None:
+        """Lock the nodes from `node` to the child of `above`."""
         current: Node | None = node
-        while current is not None:
+        while current is not above and current is not None:
             if current.locks == 0 and current.parent is not None:
                 self.evictable_tokens -= current.tokens.size
                 self.protected_tokens += current.tokens.size
@@ -137,14 +145,15 @@ class RadixCache:
     def evict(self, tokens: int) -> Slots:
         taken: list[Slots] = []
         removed: list[int] = []
+        score_of, keep = self._policy.score, self._policy.keep
         while tokens > 0 and self._heap:
             score, ticket, node = heappop(self._heap)
             if node.ticket != ticket:
                 continue
-            if self._policy.score(node) != score:
+            if score_of(node) != score:
                 self._offer(node)
                 continue
-            stay = max(node.start, self._policy.keep(node), node.end - self._whole_pages(tokens))
+            stay = max(node.end - node.tokens.size, keep(node), node.end - self._whole_pages(tokens))
             tokens -= node.end - stay
             taken.append(self._cut(node, stay, removed))
         if removed:
@@ -234,7 +243,7 @@ class RadixCache:
         return upper
 
     def _add_leaf(self, parent: Node, ids: IntArray, slots: Slots, priority: int) -> Node:
-        leaf = Node(parent.namespace, parent, ids[parent.end :].copy(), tuple(own.copy() for own in slots), self._now)
+        leaf = Node(parent.namespace, parent, ids[parent.end :].copy(), tuple([own.copy() for own in slots]), self._now)
         leaf.priority = priority
         if self._events.enabled:
             first = parent.end // BLOCK_SIZE * BLOCK_SIZE
@@ -251,34 +260,36 @@ class RadixCache:
             above = above.parent
         self.evictable_tokens += leaf.tokens.size
         self.version += 1
-        self._offer(leaf)
         return leaf
 
     def _cut(self, node: Node, stay: int, removed: list[int]) -> Slots:
         """Remove what lies beyond position `stay` of an unlocked leaf, all of it if `stay` is its start."""
         parent = node.parent
         assert parent is not None
-        at = stay - node.start
-        gone = tuple(slots[at:] for slots in node.slots)
-        self.evictable_tokens -= node.tokens.size - at
+        at = stay - parent.end
+        self.evictable_tokens -= node.end - stay
         self.version += 1
-        kept = stay // BLOCK_SIZE - parent.end // BLOCK_SIZE
-        removed.extend(reversed(node.blocks[kept:]))
         if at:
+            gone = tuple(slots[at:] for slots in node.slots)
+            kept = stay // BLOCK_SIZE - parent.end // BLOCK_SIZE
+            removed.extend(reversed(node.blocks[kept:]))
             node.blocks = node.blocks[:kept]
             node.tail_hash = node.blocks[-1] if node.blocks else parent.tail_hash
             node.tokens, node.slots, node.end = node.tokens[:at], tuple(slots[:at] for slots in node.slots), stay
             self._offer(node)
             return gone
+        removed.extend(reversed(node.blocks))
         self._size -= 1
         node.ticket = -1
         del parent.children[self._key(node.tokens, 0)]
         self._offer(parent)
         if parent.parent is None:
             self._drop_if_bare(parent)
-        return gone
+        return node.slots
 
     def _joined(self, parts: list[Slots]) -> Slots:
+        if len(parts) == 1:
+            return parts[0]
         if not parts:
             return (_EMPTY,) * self._groups
         return tuple(np.concatenate(column) for column in zip(*parts, strict=True))

@@ -13,6 +13,7 @@ from services.scheduler.cache.kv_cache import KvCache
 from services.scheduler.cache.no_cache import NoCache
 from services.scheduler.cache.radix_cache import RadixCache
 from services.scheduler.core.batch import Batch
+from services.scheduler.core.chunk_pace import ChunkPace
 from services.scheduler.core.counters import Counters
 from services.scheduler.core.decisions import DecisionRing
 from services.scheduler.core.engine_changes import EngineChanges
@@ -53,6 +54,7 @@ def build_state(
         counters=Counters(),
         decisions=DecisionRing(config.decision_ring_size),
         waits=WaitForecast(),
+        pace=ChunkPace(),
         live={},
         running_bound=min(config.max_running_requests, info.max_rows),
         chunk_bound=max(config.chunked_prefill_size, info.page_size) if config.chunked_prefill_size >= 0 else -1,

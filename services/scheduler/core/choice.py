@@ -35,6 +35,7 @@ class Choice:
         "places_before",
         "prefilled",
         "priority",
+        "prompt_len",
         "prompt_logprobs_next",
         "request",
         "retractions",
@@ -58,9 +59,10 @@ class Choice:
         self.deadline_ns = request.deadline_ns
         self.priority = priority
         prior = spec.prior_output_ids
+        self.prompt_len: int = request.prompt_ids.size
         self.fill: IntArray = np.concatenate([request.prompt_ids, prior]) if prior.size else request.prompt_ids
-        self.out_len = int(spec.prior_output_ids.size)
-        self.max_new = min(request.stops.max_new_tokens, context_length - int(request.prompt_ids.size))
+        self.out_len: int = prior.size
+        self.max_new = min(request.stops.max_new_tokens, context_length - self.prompt_len)
         self.row = 0  # 0 = waiting
         self.retractions = spec.prior_retractions
         self.started_ns: int | None = None
@@ -80,10 +82,6 @@ class Choice:
         self.hit_length = 0
 
     @property
-    def prompt_len(self) -> int:
-        return int(self.request.prompt_ids.size)
-
-    @property
     def is_certain(self) -> bool:
         """It will use its whole token budget: nothing but the length can end it."""
         stops = self.request.stops
@@ -92,7 +90,7 @@ class Choice:
     @property
     def match_limit(self) -> int:
         """Most tokens that may come from the cache: the last one is always computed, and so is all whose logprob is wanted."""
-        limit = int(self.fill.size) - 1
+        limit: int = self.fill.size - 1
         if self.prompt_logprobs_next is not None:
             limit = min(limit, self.prompt_logprobs_next - 1)
         return limit

@@ -5,10 +5,10 @@ from __future__ import annotations
 from services.scheduler.core.state import UNBOUNDED, State
 from services.scheduler.core.step import Step
 
-_LEAST_BUDGET = 0.2  # share of the target that prompts get though decode steps alone take longer
 _LEAST = 16
 _UNKNOWN = 64  # tokens beside running choices while no prefill has shown how fast the device is
 _LEAST_SHARE = 4  # of a chunk, that decode tokens leave to the prompt
+_LEAST_GAP = 1.5  # decode steps: where these alone exceed the target, prompts may still add half of one
 
 
 def room(state: State, decodes_in_step: int) -> int:
@@ -31,14 +31,18 @@ def room(state: State, decodes_in_step: int) -> int:
 def decodes_owed(state: State, step: Step) -> int:
     """Decode steps between this prefill step and the next, so that a long prompt, or many prompts, stall nobody.
 
-    Fixed chunks: one between two chunks of a prompt. With an ITL target one after every prefill. A mixed step has its own.
+    One between two chunks of a prompt, and with an ITL target after every prefill. A mixed step has its own.
     """
-    stalls = not step.decode_rows and (state.chunked is not None or state.config.itl_target_ms is not None)
-    return max(state.config.prefill_decode_interval, int(stalls))
+    config = state.config
+    paced = config.itl_target_ms is not None and not config.enable_mixed_chunk
+    stalls = not step.decode_rows and (state.chunked is not None or paced)
+    return max(config.prefill_decode_interval, int(stalls))
 
 
 def _beside_decodes(state: State, target_ms: float) -> int:
-    """Between two tokens of a running choice lie a chunk and a decode step, which share the target."""
-    rate = state.counters.prefill_tokens_per_s
-    budget_ms = max(target_ms - state.counters.decode_step_ms, target_ms * _LEAST_BUDGET)
-    return max(int(rate * budget_ms / 1000), _LEAST) if rate else _UNKNOWN
+    """Between two tokens of a running choice lies one mixed step, or a chunk and a decode step, which share the target."""
+    decode_ms = state.counters.decode_step_ms
+    gap_ms = max(target_ms, _LEAST_GAP * decode_ms)
+    budget_ms = gap_ms if state.config.enable_mixed_chunk else gap_ms - decode_ms
+    rate = state.pace.tokens_per_ms
+    return max(int(rate * budget_ms), _LEAST) if rate else _UNKNOWN

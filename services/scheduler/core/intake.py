@@ -27,8 +27,9 @@ class Intake:
     def submit(self, request: SubmitRequest) -> None:
         """Raises ValueError if a handle is in use: the caller chose it."""
         state = self._state
-        if any(spec.handle in state.live for spec in request.choices):
-            raise ValueError(f"request {request.request_id}: a handle is in use already")
+        for spec in request.choices:
+            if spec.handle in state.live:
+                raise ValueError(f"request {request.request_id}: a handle is in use already")
         now = state.clock()
         leader: Choice | None = None
         for spec in request.choices:
@@ -114,7 +115,7 @@ class Intake:
     def _fault(self, choice: Choice) -> ErrorInfo | None:
         """What is wrong with the request itself."""
         state, request, spec = self._state, choice.request, choice.spec
-        prompt, prior = int(request.prompt_ids.size), int(spec.prior_output_ids.size)
+        prompt, prior = choice.prompt_len, choice.out_len
         context, pool = state.info.context_length, state.cache.capacity
         if not prompt:
             return ErrorInfo(ErrorCode.INVALID_REQUEST, "the prompt is empty", "prompt.token_ids")

@@ -28,14 +28,17 @@ class WaitingQueue:
 
     def add(self, choice: Choice) -> int:
         """Take a choice in; returns how many wait before it."""
-        index = bisect_left(self._choices, arrival_key(choice), key=arrival_key)
-        self._choices.insert(index, choice)
+        waiting = self._choices
+        last = not waiting or arrival_key(waiting[-1]) < arrival_key(choice)
+        index = len(waiting) if last else bisect_left(waiting, arrival_key(choice), key=arrival_key)
+        waiting.insert(index, choice)
         self.tokens += choice.fill.size
         self.version += 1
         return index
 
     def remove(self, choice: Choice) -> None:
-        index = bisect_left(self._choices, arrival_key(choice), key=arrival_key)
+        first = self._choices and self._choices[0] is choice
+        index = 0 if first else bisect_left(self._choices, arrival_key(choice), key=arrival_key)
         if index == len(self._choices) or self._choices[index] is not choice:
             raise ValueError("the choice does not wait")
         del self._choices[index]

@@ -58,6 +58,8 @@ class Reporter:
             counters.generation_tokens_per_s = smoothed(counters.generation_tokens_per_s, step.decode_rows / elapsed * _NS)
         elif step.parts:
             tokens = sum(part.count for part in step.parts)
+            if self._state.config.itl_target_ms is not None:
+                self._state.pace.observe(tokens, elapsed / 1e6, self._state.config.itl_target_ms)
             if tokens >= _TELLING_TOKENS:
                 counters.prefill_tokens_per_s = smoothed(counters.prefill_tokens_per_s, tokens / elapsed * _NS)
 

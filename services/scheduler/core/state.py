@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from services.scheduler.cache.kv_cache import KvCache
 from services.scheduler.core.batch import Batch
 from services.scheduler.core.choice import Choice
+from services.scheduler.core.chunk_pace import ChunkPace
 from services.scheduler.core.counters import Counters
 from services.scheduler.core.decisions import DecisionRing
 from services.scheduler.core.engine_changes import EngineChanges
@@ -40,6 +41,7 @@ class State:
     counters: Counters
     decisions: DecisionRing
     waits: WaitForecast
+    pace: ChunkPace
     live: dict[int, Choice]
     running_bound: int
     chunk_bound: int  # -1 = whole prompts

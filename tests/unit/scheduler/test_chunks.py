@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
+from services.scheduler.core.chunk_pace import ChunkPace
 from services.scheduler.core.plan import ForwardMode
 from tests.unit.scheduler.harness import Driver, prompt
 
 
 def measured(driver: Driver, decode_step_ms: float) -> None:
     """A device that prefills 1000 tokens a second."""
-    driver.scheduler.counters.prefill_tokens_per_s = 1000.0
+    driver.scheduler._state.pace.tokens_per_ms = 1.0
     driver.scheduler.counters.decode_step_ms = decode_step_ms
 
 
@@ -17,17 +20,29 @@ def shapes(driver: Driver) -> list[list[int]]:
 
 
 def test_chunks_fill_what_a_decode_step_leaves_of_the_gap() -> None:
-    """A gap of 50 ms with a decode step of 10 ms takes 40 tokens; with one of 80 ms the prompt still gets its least."""
+    """A gap of 50 ms with a decode step of 10 ms takes 40 tokens; a decode step of 80 ms may become half as long again."""
     driver = Driver(chunked_prefill_size=256, itl_target_ms=50.0)
     driver.submit(prompt(10, 0), 200)
     driver.turn()
     driver.submit(prompt(600, 1), 4)
     driver.turn()  # a decode step lies between any two prefills
-    for decode_step_ms in (10.0, 80.0):
+    for decode_step_ms in (10.0, 80.0, 2.0):
         measured(driver, decode_step_ms)
         driver.turn()
         driver.turn()
-    assert shapes(driver) == [[10], [1], [40], [1], [16], [1]]
+    assert shapes(driver) == [[10], [1], [40], [1], [40], [1], [48], [1]]
+
+
+def test_mixed_chunks_fill_the_gap() -> None:
+    """What decode tokens of the same step take is part of the measured pace."""
+    driver = Driver(chunked_prefill_size=256, itl_target_ms=50.0, enable_mixed_chunk=True)
+    driver.submit(prompt(10, 0), 200)
+    driver.turn()
+    driver.submit(prompt(600, 1), 4)
+    for decode_step_ms in (10.0, 80.0):
+        measured(driver, decode_step_ms)
+        driver.turn()
+    assert shapes(driver) == [[10], [50, 1], [120, 1]]
 
 
 def test_a_prompt_that_stalls_nobody_is_computed_at_once() -> None:
@@ -45,6 +60,7 @@ def test_chunks_are_short_until_the_device_has_shown_its_speed() -> None:
     driver = Driver(chunked_prefill_size=512, itl_target_ms=50.0)
     driver.submit(prompt(10, 0), 200)
     driver.turn()
+    driver.scheduler._state.pace.tokens_per_ms = 0.0
     driver.submit(prompt(600, 1), 4)
     driver.turn()
     driver.turn()
@@ -63,3 +79,29 @@ def test_many_short_prompts_stall_decodes_no_longer_than_a_long_one() -> None:
     prefills = [sum(plan.extend_lens) for plan in driver.engine.plans[1:] if plan.mode is ForwardMode.EXTEND]
     assert prefills == [40] * 4
     assert shapes(driver)[-1] == [1] * 9
+
+
+def run_to_rest(pace: ChunkPace, decode_ms: float, tokens_per_ms: float, target_ms: float) -> list[float]:
+    """Lengths of mixed steps, each as large as the pace says, on a device with these costs."""
+    lengths = []
+    for _ in range(12):
+        tokens = max(int(pace.tokens_per_ms * target_ms), 16)
+        lengths.append(decode_ms + tokens / tokens_per_ms)
+        pace.observe(tokens, lengths[-1], target_ms)
+    return lengths
+
+
+@pytest.mark.parametrize("first", [0.1, 1.0, 20.0])
+def test_step_lengths_come_to_the_target_from_above_and_below(first: float) -> None:
+    pace = ChunkPace()
+    pace.tokens_per_ms = first
+    assert run_to_rest(pace, decode_ms=50.0, tokens_per_ms=1.5, target_ms=150.0)[-1] == pytest.approx(150.0, rel=0.05)
+
+
+def test_a_short_prompt_says_nothing_against_the_pace() -> None:
+    pace = ChunkPace()
+    pace.observe(2000, 1000.0, target_ms=150.0)
+    pace.observe(5, 20.0, target_ms=150.0)
+    assert pace.tokens_per_ms == 2.0
+    pace.observe(300, 300.0, target_ms=150.0)
+    assert pace.tokens_per_ms == 1.5
