@@ -62,6 +62,12 @@ class MemoryOptions(ModelOptions):
         None, "bound of the pool (4k and 1M are understood)", group="Memory", unit="tokens", parse=count, check=at_least(1)
     )
     page_size: int = option(1, "tokens per page of the pool", group="Memory", unit="tokens", check=at_least(1))
+    kv_canary: str = option(
+        "none", "look for slots somebody else wrote: log them, or raise and end", group="Memory", choices=("none", "log", "raise")
+    )
+    kv_canary_sweep_interval: float = option(
+        10.0, "time between two looks of the canary at the whole pool", group="Memory", unit="s", check=at_least(0.0)
+    )
     disable_radix_cache: bool = option(False, "do not reuse prefixes", group="Memory")
     radix_eviction_policy: str = option("lru", "which cached prefix goes first", group="Memory", choices=EVICTIONS)
     radix_eviction_policy_config: str | None = option(None, "JSON object of the policy's own settings", group="Memory", check=_json_object)

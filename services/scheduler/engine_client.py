@@ -84,8 +84,10 @@ class EngineThread:
         build: Callable[[], tuple[Scheduler, Engine]],
         on_turn: Callable[[Delivery], None],
         on_failure: Callable[[BaseException], None],
+        between_turns: Callable[[], None] = lambda: None,
     ) -> None:
-        """`build` runs in the engine thread, the callbacks in the event loop."""
+        """`build` and `between_turns` run in the engine thread, the other callbacks in the event loop."""
+        self._between_turns = between_turns
         self._build = build
         self._on_turn = on_turn
         self._on_failure = on_failure
@@ -176,6 +178,7 @@ class EngineThread:
             self._take_all(scheduler)
             before = _steps(scheduler.counters)
             output = scheduler.turn()
+            self._between_turns()
             now = self.busy_since_ns = time.monotonic_ns()
             mode = _mode(before, _steps(scheduler.counters))
             events = scheduler.drain_cache_events()

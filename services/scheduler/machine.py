@@ -5,18 +5,24 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from services.common.config import ConfigError
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.constraints import make_desk
 from services.scheduler.core.scheduler import Scheduler
+from services.scheduler.engine.canary import CanaryEngine
 from services.scheduler.engine.interface import Engine
 from services.scheduler.engine.script import load_script
 from services.scheduler.engine.scripted import ScriptedEngine
 from services.scheduler.grammar.desk import GrammarDesk
+from services.scheduler.kv_canary import KvCanary
 from services.scheduler.report import StartupReport
 from services.scheduler.resolve import core_config, report_flags
 from services.scheduler.text_stops import TextStops
+
+if TYPE_CHECKING:
+    from services.scheduler.engine.torch_engine import TorchEngine  # imports torch
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +40,7 @@ class Machine:
     text_stops: TextStops
     grammars: GrammarDesk
     publishes_blocks: bool
+    canary: KvCanary | None  # to be swept between turns
 
 
 def build_machine(config: SchedulerConfig, sources: dict[str, str], epoch: int, report: StartupReport) -> Machine:
@@ -58,12 +65,28 @@ def build_machine(config: SchedulerConfig, sources: dict[str, str], epoch: int, 
         compile_limit_s=config.grammar_compile_timeout,
     )
     publishes_blocks = core.publish_cache_events and not core.disable_radix_cache
-    return Machine(scheduler, engine, architecture, text_stops, grammars, publishes_blocks)
+    return Machine(scheduler, engine, architecture, text_stops, grammars, publishes_blocks, _canary(config, engine, scheduler))
+
+
+def _canary(config: SchedulerConfig, engine: Engine, scheduler: Scheduler) -> KvCanary | None:
+    if not isinstance(engine, CanaryEngine):
+        return None
+    counters = scheduler.counters
+
+    def count() -> None:
+        counters.kv_corrupt_slots += 1
+
+    return KvCanary(engine, scheduler.slot_owners, count, mode=config.kv_canary, interval_s=config.kv_canary_sweep_interval)
+
+
+def _watched(config: SchedulerConfig, engine: ScriptedEngine | TorchEngine) -> Engine:
+    """The engine, with the canary's notes if it is asked for."""
+    return engine if config.kv_canary == "none" else CanaryEngine(engine, engine)
 
 
 def _engine(config: SchedulerConfig, report: StartupReport) -> tuple[Engine, str]:
     if config.load_format == "scripted":
-        return _scripted(config, report), "scripted"
+        return _watched(config, _scripted(config, report)), "scripted"
     if config.model_path is None:
         raise ConfigError("--model-path: a Hugging Face folder or a .gguf file is needed")
     if not Path(config.model_path).exists():
@@ -72,7 +95,7 @@ def _engine(config: SchedulerConfig, report: StartupReport) -> tuple[Engine, str
         from services.scheduler.engine.build import build_engine
         from services.scheduler.engine.memory import HostMemory
     built = build_engine(config, Path(config.model_path), HostMemory(), report)
-    return built.engine, built.architecture
+    return _watched(config, built.engine), built.architecture
 
 
 def _scripted(config: SchedulerConfig, report: StartupReport) -> ScriptedEngine:

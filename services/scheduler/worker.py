@@ -41,7 +41,7 @@ class Worker:
         self._report = StartupReport()
         self._machine: Machine | None = None
         self._hub = Hub()
-        self._engine = EngineThread(self._build, self._on_turn, self._on_failure)
+        self._engine = EngineThread(self._build, self._on_turn, self._on_failure, self._between_turns)
         self._hub.attach(self._engine)
         self._base_metrics = Metrics("scheduler", constant={"model_name": self._model_name})
         self._metrics = WorkerMetrics(self._base_metrics, self._engine, lambda: self._hub.sessions)
@@ -117,6 +117,10 @@ class Worker:
         machine = build_machine(self._config, self._sources.of, self._boot, self._report)
         self._machine = machine
         return machine.scheduler, machine.engine
+
+    def _between_turns(self) -> None:
+        if self._machine is not None and self._machine.canary is not None:
+            self._machine.canary.sweep()
 
     def _on_turn(self, delivery: Delivery) -> None:
         self._hub.on_turn(delivery)

@@ -114,6 +114,7 @@ class WorkerMetrics:
             "recomputed_tokens": lambda c: c.recomputed_tokens,
             "out_of_memory": lambda c: c.out_of_memory,
             "bad_logits": lambda c: c.invalid_outputs,
+            "kv_corrupt_slots": lambda c: c.kv_corrupt_slots,
         }
         for name, value in totals.items():
             self._metrics.counter(f"headrace_worker_{name}_total").read(of(value))

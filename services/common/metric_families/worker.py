@@ -111,6 +111,11 @@ _REQUESTS = (
     ),
     counter("headrace_worker_out_of_memory_total", "Forward passes that ran out of memory and were survived."),
     counter("headrace_worker_bad_logits_total", "Rows whose logits were not finite; their choice ended with an error."),
+    counter(
+        "headrace_worker_kv_corrupt_slots_total",
+        "Slots of the pool that no longer held what was written into them; any is a fault of software or memory.",
+        when="--kv-canary is on",
+    ),
     counter("headrace_worker_steps_total", "Steps run, by mode.", MODE),
     counter("headrace_worker_merged_frames_total", "Steps folded into a later frame because the peer was not reading."),
 )

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from services.scheduler.core.plan import IntArray
@@ -118,6 +119,9 @@ class GuardedRunner:
     def forward(self, batch: ForwardBatch, req_to_token: torch.Tensor) -> torch.Tensor:
         self._headroom.claim(batch)
         return self._runner.forward(batch, req_to_token)
+
+    def slot_digests(self, slots: IntArray) -> npt.NDArray[np.uint64]:
+        return self._runner.slot_digests(slots)
 
     def close(self) -> None:
         self._runner.close()

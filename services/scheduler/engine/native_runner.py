@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from services.scheduler.core.plan import IntArray
 from services.scheduler.engine.forward_batch import ForwardBatch
 from services.scheduler.engine.interface import OutOfMemory
+from services.scheduler.engine.slot_digest import slot_digests
 from services.scheduler.kernels.cpu_decoder import CpuDecoder
 from services.scheduler.kernels.decoder_spec import DecoderSpec
 from services.scheduler.kernels.errors import UnsupportedShape
@@ -78,6 +80,10 @@ class NativeRunner:
             if "allocate memory" in str(error) or "bad_alloc" in str(error):
                 raise OutOfMemory(str(error)) from error
             raise
+
+    def slot_digests(self, slots: IntArray) -> npt.NDArray[np.uint64]:
+        layers = range(self._decoder.spec.num_layers)
+        return slot_digests([self._decoder.read_kv(slot, layer) for layer in layers] for slot in slots.tolist())
 
     def close(self) -> None:
         self._decoder.close()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
+from services.scheduler.core.plan import IntArray
 from services.scheduler.engine.forward_batch import ForwardBatch
 
 
@@ -21,5 +24,8 @@ class ForwardRunner(Protocol):
 
     def forward(self, batch: ForwardBatch, req_to_token: torch.Tensor) -> torch.Tensor:
         """Float32 logits [L, vocab]. `req_to_token` is int32 [rows, context]. Raises OutOfMemory."""
+
+    def slot_digests(self, slots: IntArray) -> npt.NDArray[np.uint64]:
+        """[N] one number per slot of `slots` [N], made of its keys and values in every layer."""
 
     def close(self) -> None: ...

@@ -26,11 +26,12 @@ class Playback:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What goes wrong at launch number `launch`, counted from 1: oom, crash, or hang for `seconds`."""
+    """What goes wrong at launch number `launch`, counted from 1: oom, crash, hang for `seconds`, or corrupt `slot` beforehand."""
 
     launch: int
     kind: str = "oom"
     seconds: float = 0.0
+    slot: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class Script:
 
 
 _DRAWN = Playback()
+_FAILURES = ("oom", "crash", "hang", "corrupt")
 
 
 def load_script(path: Path | None) -> Script:
@@ -77,8 +79,8 @@ def parse_script(raw: Any, name: str = "script") -> Script:
     values["failures"] = tuple(Failure(**_checked(Failure, item, f"{name}: failures")) for item in values.get("failures", ()))
     script = Script(**values)
     for failure in script.failures:
-        if failure.kind not in ("oom", "crash", "hang"):
-            raise ValueError(f"{name}: failures: unknown kind {failure.kind!r}, choose from oom, crash, hang")
+        if failure.kind not in _FAILURES:
+            raise ValueError(f"{name}: failures: unknown kind {failure.kind!r}, choose from {', '.join(_FAILURES)}")
     for playback in script.playbacks:
         _check_ids((*playback.prompt_prefix, *(playback.output or ())), script.vocab_size, f"{name}: playbacks")
     _check_ids(script.eos_token_ids, script.vocab_size, f"{name}: eos_token_ids")

@@ -129,6 +129,10 @@ class ScriptedEngine:
             time.sleep(wait / 1e9)
         return result
 
+    def slot_digests(self, slots: IntArray) -> npt.NDArray[np.uint64]:
+        """What the canary compares."""
+        return self._memory.digests(slots)
+
     def close(self) -> None:
         self._rows.clear()
 
@@ -142,6 +146,8 @@ class ScriptedEngine:
             raise OutOfMemory(f"launch {self._launches} was scripted to run out of memory")
         if failure.kind == "crash":
             raise RuntimeError(f"launch {self._launches} was scripted to crash")
+        if failure.kind == "corrupt":
+            self._memory.corrupt(failure.slot)
         time.sleep(failure.seconds)
 
     def _check(self, plan: StepPlan, ids: IntArray) -> None:

@@ -52,6 +52,14 @@ class SlotMemory:
         found = self._digests[self._table[row, : len(tokens)]]
         assert np.array_equal(expected, found), f"row {row}: slots were overwritten or mixed up"
 
+    def digests(self, slots: IntArray) -> Digests:
+        """What the slots hold."""
+        return self._digests[slots]
+
+    def corrupt(self, slot: int) -> None:
+        """Change what a slot holds, as a stray write would."""
+        self._digests[slot] ^= np.uint64(1)
+
     def draw(self, row: int, position: int, salt: int) -> int:
         """A number that depends on the whole sequence up to `position`."""
         value = (int(self._digests[self._table[row, position]]) ^ (salt * 0x9E3779B97F4A7C15 & _MASK)) * 0xD1342543DE82EF95 & _MASK

@@ -89,6 +89,10 @@ class TorchEngine:
     def collect(self) -> StepResult:
         return self._results.popleft()
 
+    def slot_digests(self, slots: IntArray) -> npt.NDArray[np.uint64]:
+        """As the runner's: what the canary compares."""
+        return self._runner.slot_digests(slots)
+
     def close(self) -> None:
         self._states.clear()
         self._runner.close()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from services.scheduler.attention.registry import create_attention
 from services.scheduler.cache.kv_pool import KVPool
+from services.scheduler.core.plan import IntArray
 from services.scheduler.engine.forward_batch import ForwardBatch
 from services.scheduler.engine.interface import OutOfMemory
+from services.scheduler.engine.slot_digest import slot_digests
 from services.scheduler.models.config import ModelConfig
 from services.scheduler.models.decoder import Decoder
 
@@ -34,8 +38,8 @@ class TorchRunner:
         context_length: int,
     ) -> None:
         self.attention_backend = attention_backend
-        pool = KVPool(config, num_slots, dtype, device)
-        self._decoder = Decoder(config, weights, create_attention(attention_backend, pool), context_length)
+        self._pool = KVPool(config, num_slots, dtype, device)
+        self._decoder = Decoder(config, weights, create_attention(attention_backend, self._pool), context_length)
 
     def forward(self, batch: ForwardBatch, req_to_token: torch.Tensor) -> torch.Tensor:
         try:
@@ -46,6 +50,9 @@ class TorchRunner:
             if "not enough memory" in str(error) or "can't allocate memory" in str(error):
                 raise OutOfMemory(str(error)) from error
             raise
+
+    def slot_digests(self, slots: IntArray) -> npt.NDArray[np.uint64]:
+        return slot_digests([self._pool.keys[:, slot], self._pool.values[:, slot]] for slot in slots.tolist())
 
     def close(self) -> None:
         return None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 
 from services.scheduler.core.messages import ChoiceSpec, FinishReason, StopSpec, SubmitRequest, TurnOutput
-from services.scheduler.core.plan import SamplingSpec
+from services.scheduler.core.plan import IntArray, SamplingSpec
 from services.scheduler.core.scheduler import Scheduler
 from services.scheduler.core.settings import SchedulerConfig
 from services.scheduler.engine.forward_batch import ForwardBatch
@@ -169,6 +170,9 @@ class _Faulty:
 
     def forward(self, batch: ForwardBatch, req_to_token: torch.Tensor) -> torch.Tensor:
         return self._runner.forward(batch, req_to_token)
+
+    def slot_digests(self, slots: IntArray) -> npt.NDArray[np.uint64]:
+        return self._runner.slot_digests(slots)
 
     def close(self) -> None:
         self._runner.close()
