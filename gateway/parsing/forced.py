@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gateway.parsing.events import CallArguments, CallBegin, CallEnd, Event
-from gateway.parsing.json_call import JsonCall, Value
+from gateway.parsing.arguments import Arguments
+from gateway.parsing.events import CallBegin, Event
+from gateway.parsing.json_call import JsonCall
 from gateway.parsing.tools.interface import SteppedParser, ToolParser
 
 
@@ -52,25 +53,17 @@ class NamedParser(ToolParser):
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._value = Value()
-        self._sent = 0
+        self._arguments = Arguments(0)
         self._begun = False
 
     def feed(self, text: str) -> list[Event]:
         """See ToolParser."""
-        events: list[Event] = []
-        for char in text:
-            if self._value.done or not self._value.feed(char):
-                break
-        new = "".join(self._value.text[self._sent :])
-        self._sent = len(self._value.text)
-        if new:
-            if not self._begun:
-                self._begun = True
-                events.append(CallBegin(0, self._name))
-            events.append(CallArguments(0, new))
-            if self._value.done:
-                events.append(CallEnd(0))
+        if self._arguments.done:
+            return []
+        _, events = self._arguments.feed(text)
+        if events and not self._begun:
+            self._begun = True
+            return [CallBegin(0, self._name), *events]
         return events
 
     def finish(self) -> list[Event]:

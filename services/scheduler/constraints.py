@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from services.common.text.token_bytes import TokenBytes
 from services.scheduler.grammar.backends import START_ALLOWANCE_S, make_backend
@@ -57,10 +57,10 @@ class LazyDesk(GrammarDesk):
         super().__init__(GrammarStore(backend, compile_limit_s=compile_limit_s))
         self._backend = backend
 
-    async def settle(self, kind: str, text: str, patience_s: float = 0.25) -> None:
+    async def settle(self, kind: str, text: str, text_ids: Collection[int] = (), *, patience_s: float = 0.25) -> None:
         if not self._backend.is_loaded:
             await asyncio.to_thread(self._backend.prepare)
-        await super().settle(kind, text, patience_s)
+        await super().settle(kind, text, text_ids, patience_s=patience_s)
 
 
 def make_desk(

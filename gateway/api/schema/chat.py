@@ -168,11 +168,11 @@ def _constraint(fields: Fields, defaults: Defaults, use: _ToolUse, plan: ParsePl
         return Constraint("json_schema", schema, after)
     if wanted is not None:
         return replace(wanted, after_text=after)
-    strict = [tool["function"] for tool in use.tools if tool["function"].get("strict")]
+    functions = [tool["function"] for tool in use.tools]
+    strict = any(function.get("strict") for function in functions)
     if strict and plan.tools is not None:
-        tag = plan.tools.structural_tag(strict)
-        if tag is None:
-            raise InvalidRequest(f"strict tools are not supported with the {plan.tools.name} parser", field="tools")
+        tag = plan.tools.structural_tag(functions)
+        check_grammar(tag, "tools", defaults.limits.max_grammar_chars)
         return Constraint("structural_tag", tag, after)
     if strict and use.mode == "auto":
         raise InvalidRequest("strict tools need tool_choice required or named, or a --tool-call-parser", field="tools")

@@ -6,13 +6,18 @@
 
 from __future__ import annotations
 
-from gateway.parsing.events import CallArguments, CallBegin, CallEnd, Content, Event
-from gateway.parsing.json_call import Value
-from gateway.parsing.markers import first_of, released, sayable
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gateway.parsing.arguments import Arguments
+from gateway.parsing.events import CallBegin, Content, Event
+from gateway.parsing.markers import first_of, released
+from gateway.parsing.tools import tags
 from gateway.parsing.tools.interface import SteppedParser, ToolFamily
 
 _CALLS, _CALLS_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 _CALL, _SEP, _CALL_END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
+_INNER = (_CALLS_END, _SEP, _CALL_END)
 
 
 class DeepSeekParser(SteppedParser):
@@ -21,35 +26,27 @@ class DeepSeekParser(SteppedParser):
     def __init__(self) -> None:
         super().__init__()
         self._in_calls = False
-        self._value: Value | None = None
-        self._sent = 0
+        self._arguments: Arguments | None = None
         self._count = 0
 
     def finish(self) -> list[Event]:
         """See ToolParser."""
-        rest, self._buffer = released(self._buffer, (_CALLS, _CALL)), ""
+        rest, self._buffer = released(self._buffer, (_CALLS, _CALL, *_INNER)), ""
         return [Content(rest)] if rest and not self._in_calls else []
 
     def _step(self, events: list[Event]) -> bool:
         if not self._in_calls:
             return self._in_text(events)
-        if self._value is not None:
-            return self._in_arguments(self._value, events)
+        if self._arguments is not None:
+            return self._in_arguments(self._arguments, events)
         return self._header(events)
 
     def _in_text(self, events: list[Event]) -> bool:
-        found = first_of(self._buffer, (_CALLS, _CALL))
-        if found is None:
-            cut = sayable(self._buffer, (_CALLS, _CALL))
-            head, self._buffer = self._buffer[:cut], self._buffer[cut:]
-        else:
-            at, marker = found
-            head = self._buffer[:at].rstrip()
-            self._buffer = self._buffer[at + (len(marker) if marker == _CALLS else 0) :]
-            self._in_calls = True
-        if head:
-            events.append(Content(head))
-        return found is not None
+        marker = self._text_until((_CALLS, _CALL), events, _INNER)
+        if marker == _CALL:
+            self._buffer = _CALL + self._buffer
+        self._in_calls = marker is not None
+        return self._in_calls
 
     def _header(self, events: list[Event]) -> bool:
         """From a call's begin to the first character of its arguments."""
@@ -71,26 +68,27 @@ class DeepSeekParser(SteppedParser):
         kind, rest = text[:sep].strip(), text[sep + len(_SEP) : opening]
         name = rest.split("\n", 1)[0].strip() if kind == "function" else kind
         events.append(CallBegin(self._count, name))
-        self._value, self._sent = Value(), 0
+        self._arguments = Arguments(self._count)
         self._buffer = text[opening:]
         return True
 
-    def _in_arguments(self, value: Value, events: list[Event]) -> bool:
-        at = 0
-        while at < len(self._buffer) and not value.done:
-            value.feed(self._buffer[at])
-            at += 1
-        self._buffer = self._buffer[at:]
-        new = "".join(value.text[self._sent :])
-        self._sent = len(value.text)
-        if new:
-            events.append(CallArguments(self._count, new))
-        if not value.done:
+    def _in_arguments(self, arguments: Arguments, events: list[Event]) -> bool:
+        consumed, found = arguments.feed(self._buffer)
+        events += found
+        self._buffer = self._buffer[consumed:]
+        if not arguments.done:
             return False
-        events.append(CallEnd(self._count))
         self._count += 1
-        self._value = None
+        self._arguments = None
         return True
 
 
-DEEPSEEK = ToolFamily("deepseek", DeepSeekParser, keep_special=(_CALLS, _CALLS_END, _CALL, _SEP, _CALL_END))
+def _structural_tag(functions: Sequence[Mapping[str, Any]]) -> str:
+    """Calls with a fence around their arguments or without: which ones a model writes depends on its version."""
+    fenced = [tags.call(f"{_CALL}function{_SEP}{f['name']}\n```json\n", tags.schema_of(f), f"\n```{_CALL_END}") for f in functions]
+    bare = [tags.call(f"{_CALL}{f['name']}{_SEP}", tags.schema_of(f), _CALL_END) for f in functions]
+    blocks = [tags.tag(_CALLS, tags.one_of([tags.several(fenced, "\n"), tags.several(bare, "")]), _CALLS_END)]
+    return tags.written(tags.in_text([_CALLS, _CALL], [*blocks, *fenced, *bare]))
+
+
+DEEPSEEK = ToolFamily("deepseek", DeepSeekParser, _structural_tag, keep_special=(_CALLS, _CALL, *_INNER))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.parsing.events import Content, Event
 from gateway.parsing.json_call import JsonCall
-from gateway.parsing.markers import held_tail, released, sayable
+from gateway.parsing.markers import held_tail, released
+from gateway.parsing.tools import tags
 from gateway.parsing.tools.interface import SteppedParser, ToolFamily
 
 _BEGIN, _END = "<tool_call>", "</tool_call>"
@@ -25,7 +25,7 @@ class HermesParser(SteppedParser):
 
     def finish(self) -> list[Event]:
         """See ToolParser."""
-        rest, self._buffer = released(self._buffer, (_BEGIN,), called=self._count > 0), ""
+        rest, self._buffer = released(self._buffer, (_BEGIN, _END), called=self._count > 0), ""
         if self._call is not None or self._closing or (self._count and not rest.strip()):
             return []
         return [Content(rest)] if rest else []
@@ -38,20 +38,10 @@ class HermesParser(SteppedParser):
         return self._in_text(events)
 
     def _in_text(self, events: list[Event]) -> bool:
-        at = self._buffer.find(_BEGIN)
-        if at < 0:
-            cut = sayable(self._buffer, (_BEGIN,))
-            self._say(self._buffer[:cut], events)
-            self._buffer = self._buffer[cut:]
+        if self._text_until((_BEGIN,), events, (_END,)) is None:
             return False
-        self._say(self._buffer[:at].rstrip(), events)
-        self._buffer = self._buffer[at + len(_BEGIN) :]
         self._call = JsonCall(self._count)
         return True
-
-    def _say(self, text: str, events: list[Event]) -> None:
-        if text:
-            events.append(Content(text))
 
     def _in_call(self, call: JsonCall, events: list[Event]) -> bool:
         consumed, found = call.feed(self._buffer)
@@ -79,16 +69,8 @@ class HermesParser(SteppedParser):
 
 
 def _structural_tag(functions: Sequence[Mapping[str, Any]]) -> str:
-    tags = [
-        {
-            "type": "tag",
-            "begin": f'{_BEGIN}\n{{"name": "{function["name"]}", "arguments": ',
-            "content": {"type": "json_schema", "json_schema": function["parameters"]},
-            "end": f"}}\n{_END}",
-        }
-        for function in functions
-    ]
-    return json.dumps({"type": "structural_tag", "format": {"type": "triggered_tags", "triggers": [_BEGIN], "tags": tags}})
+    calls = [tags.call(f'{_BEGIN}\n{{"name": "{f["name"]}", "arguments": ', tags.schema_of(f), f"}}\n{_END}") for f in functions]
+    return tags.written(tags.in_text([_BEGIN], calls))
 
 
-HERMES = ToolFamily("hermes", HermesParser, keep_special=(_BEGIN, _END), structural_tag=_structural_tag)
+HERMES = ToolFamily("hermes", HermesParser, _structural_tag, keep_special=(_BEGIN, _END))

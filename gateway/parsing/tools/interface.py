@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.parsing.events import Event
+from gateway.parsing.events import Content, Event
+from gateway.parsing.markers import first_of, sayable
 
 
 class ToolParser(ABC):
@@ -42,6 +43,22 @@ class SteppedParser(ToolParser):
             pass
         return events
 
+    def _text_until(self, begins: Sequence[str], events: list[Event], strays: Sequence[str] = ()) -> str | None:
+        """Pass text on up to the first of `begins`, which is taken off and returned; None when more text is needed.
+
+        White space before a marker is no content, nor is one of `strays`, markers that have no business in text.
+        """
+        markers = (*begins, *strays)
+        while True:
+            found = first_of(self._buffer, markers)
+            at, marker = found if found is not None else (sayable(self._buffer, markers), "")
+            head = self._buffer[:at].rstrip() if marker else self._buffer[:at]
+            if head:
+                events.append(Content(head))
+            self._buffer = self._buffer[at + len(marker) :]
+            if not marker or marker in begins:
+                return marker or None
+
     @abstractmethod
     def _step(self, events: list[Event]) -> bool:
         """Take what can be taken from the buffer, add what it means; False when more text is needed."""
@@ -52,17 +69,16 @@ def openai_id() -> str:
     return "call_" + secrets.token_hex(12)
 
 
-def no_tag(functions: Sequence[Mapping[str, Any]]) -> str | None:
-    """For families whose calls no structural tag can describe."""
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class ToolFamily:
-    """keep_special: special tokens the parser must see in the text. structural_tag: a grammar for strict functions."""
+    """keep_special: special tokens the parser must see in the text.
+
+    structural_tag: the grammar of an answer in which calls of strict functions have the declared arguments, others any.
+    Raises InvalidRequest for a function it cannot describe.
+    """
 
     name: str
     make: Callable[[], ToolParser]
+    structural_tag: Callable[[Sequence[Mapping[str, Any]]], str]
     keep_special: tuple[str, ...] = ()
     make_id: Callable[[], str] = openai_id
-    structural_tag: Callable[[Sequence[Mapping[str, Any]]], str | None] = no_tag

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from gateway.parsing.events import Content, Event
 from gateway.parsing.json_call import JsonCall
-from gateway.parsing.markers import released, sayable
+from gateway.parsing.markers import released
+from gateway.parsing.tools import tags
 from gateway.parsing.tools.interface import SteppedParser, ToolFamily
 
 _TAG = "<|python_tag|>"
@@ -57,17 +61,10 @@ class Llama3Parser(SteppedParser):
 
     def _in_text(self, events: list[Event]) -> bool:
         """After leading text only the tag can begin a call."""
-        at = self._buffer.find(_TAG)
-        if at >= 0:
-            head = self._buffer[:at].rstrip()
-            self._buffer = self._buffer[at + len(_TAG) :]
-            self._text, self._tagged = False, True
-        else:
-            cut = sayable(self._buffer, (_TAG,))
-            head, self._buffer = self._buffer[:cut], self._buffer[cut:]
-        if head:
-            events.append(Content(head))
-        return at >= 0
+        if self._text_until((_TAG,), events) is None:
+            return False
+        self._text, self._tagged = False, True
+        return True
 
     def _in_call(self, call: JsonCall, events: list[Event]) -> bool:
         consumed, found = call.feed(self._buffer)
@@ -91,4 +88,16 @@ class Llama3Parser(SteppedParser):
         return False
 
 
-LLAMA3 = ToolFamily("llama3", Llama3Parser, keep_special=(_TAG,))
+def _structural_tag(functions: Sequence[Mapping[str, Any]]) -> str:
+    """Calls and nothing else, or text, which does not begin with a brace, and calls after the tag."""
+
+    def calls(begin: str) -> list[tags.Format]:
+        return [tags.call(f'{begin}{{"name": "{f["name"]}", "parameters": ', tags.schema_of(f), "}") for f in functions]
+
+    more = tags.star(tags.sequence([tags.const("; "), tags.one_of(calls(""))]))
+    bare = tags.sequence([tags.one_of([*calls(""), *calls(_TAG)]), more])
+    text = tags.sequence([tags.regex(r"[^{\s<]|<+[^|<]"), tags.in_text([_TAG], calls(_TAG), last=True), more])
+    return tags.written(tags.one_of([bare, text]))
+
+
+LLAMA3 = ToolFamily("llama3", Llama3Parser, _structural_tag, keep_special=(_TAG,))

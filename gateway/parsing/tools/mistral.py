@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import string
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from gateway.parsing.events import CallArguments, CallBegin, CallEnd, Content, Event
-from gateway.parsing.json_call import JsonCall, Value
-from gateway.parsing.markers import released, sayable
+from gateway.parsing.arguments import Arguments
+from gateway.parsing.events import CallBegin, Content, Event
+from gateway.parsing.json_call import JsonCall
+from gateway.parsing.markers import released
+from gateway.parsing.tools import tags
 from gateway.parsing.tools.interface import SteppedParser, ToolFamily
 
 _BEGIN, _ARGS = "[TOOL_CALLS]", "[ARGS]"
+_NAME = re.compile(r"[\w.\-]+")
 _ID_CHARS = string.ascii_letters + string.digits
 
 
@@ -26,13 +32,12 @@ class MistralParser(SteppedParser):
         super().__init__()
         self._in_calls = False
         self._call: JsonCall | None = None
-        self._value: Value | None = None
-        self._sent = 0
+        self._arguments: Arguments | None = None
         self._count = 0
 
     def finish(self) -> list[Event]:
         """See ToolParser."""
-        rest, self._buffer = released(self._buffer, (_BEGIN,)), ""
+        rest, self._buffer = released(self._buffer, (_BEGIN, _ARGS)), ""
         return [Content(rest)] if rest and not self._in_calls else []
 
     def _step(self, events: list[Event]) -> bool:
@@ -40,22 +45,13 @@ class MistralParser(SteppedParser):
             return self._in_text(events)
         if self._call is not None:
             return self._in_object(self._call, events)
-        if self._value is not None:
-            return self._in_arguments(self._value, events)
+        if self._arguments is not None:
+            return self._in_arguments(self._arguments, events)
         return self._next_call(events)
 
     def _in_text(self, events: list[Event]) -> bool:
-        at = self._buffer.find(_BEGIN)
-        cut = sayable(self._buffer if at < 0 else self._buffer[:at], (_BEGIN,))
-        head = self._buffer[:cut]
-        if head:
-            events.append(Content(head))
-        if at < 0:
-            self._buffer = self._buffer[cut:]
-            return False
-        self._buffer = self._buffer[at + len(_BEGIN) :]
-        self._in_calls = True
-        return True
+        self._in_calls = self._text_until((_BEGIN,), events, (_ARGS,)) is not None
+        return self._in_calls
 
     def _next_call(self, events: list[Event]) -> bool:
         text = self._buffer.lstrip(" \t\r\n,")
@@ -73,13 +69,15 @@ class MistralParser(SteppedParser):
         if text.startswith("]"):
             self._buffer = text[1:]
             return True
-        at = text.find(_ARGS)
         self._buffer = text
-        if at < 0:
+        head, marker, rest = text.partition(_ARGS)
+        if not marker:
             return False
-        events.append(CallBegin(self._count, text[:at].strip()))
-        self._value, self._sent = Value(), 0
-        self._buffer = text[at + len(_ARGS) :]
+        self._buffer = rest
+        name = head.rpartition(_BEGIN)[2].strip()
+        if _NAME.fullmatch(name):
+            events.append(CallBegin(self._count, name))
+            self._arguments = Arguments(self._count)
         return True
 
     def _array(self, text: str) -> bool:
@@ -101,22 +99,23 @@ class MistralParser(SteppedParser):
             self._buffer = ""
         return call.done
 
-    def _in_arguments(self, value: Value, events: list[Event]) -> bool:
-        at = 0
-        while at < len(self._buffer) and not value.done:
-            if not value.feed(self._buffer[at]):
-                break
-            at += 1
-        self._buffer = self._buffer[at:]
-        new = "".join(value.text[self._sent :])
-        self._sent = len(value.text)
-        if new:
-            events.append(CallArguments(self._count, new))
-        if value.done:
-            events.append(CallEnd(self._count))
-            self._count += 1
-            self._value = None
-        return value.done and bool(self._buffer)
+    def _in_arguments(self, arguments: Arguments, events: list[Event]) -> bool:
+        consumed, found = arguments.feed(self._buffer)
+        events += found
+        self._buffer = self._buffer[consumed:]
+        if not arguments.done:
+            return False
+        self._count += 1
+        self._arguments = None
+        return bool(self._buffer)
 
 
-MISTRAL = ToolFamily("mistral", MistralParser, keep_special=(_BEGIN, _ARGS), make_id=mistral_id)
+def _structural_tag(functions: Sequence[Mapping[str, Any]]) -> str:
+    """After the marker an array of objects, or a name and its arguments: which one a model writes depends on its version."""
+    objects = tags.several([tags.call(f'{{"name": "{f["name"]}", "arguments": ', tags.schema_of(f), "}") for f in functions], ", ")
+    arrays = [tags.tag(_BEGIN + opening, objects, "]") for opening in ("[", " [")]
+    named = [tags.call(f"{_BEGIN}{f['name']}{_ARGS}", tags.schema_of(f), "") for f in functions]
+    return tags.written(tags.sequence([tags.in_text([_BEGIN], [*arrays, *named], last=True), tags.star(tags.one_of(named))]))
+
+
+MISTRAL = ToolFamily("mistral", MistralParser, _structural_tag, keep_special=(_BEGIN, _ARGS), make_id=mistral_id)

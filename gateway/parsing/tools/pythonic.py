@@ -8,6 +8,7 @@ import re
 
 from gateway.parsing.events import CallArguments, CallBegin, CallEnd, Content, Event
 from gateway.parsing.tools.interface import SteppedParser, ToolFamily
+from gateway.parsing.tools.pythonic_tag import structural_tag
 
 _HEAD = re.compile(r"\s*([A-Za-z_][\w.\-]*)\(")
 _COULD_BE_HEAD = re.compile(r"\s*([A-Za-z_][\w.\-]*)?$")
@@ -126,11 +127,11 @@ def _json_pair(source: str) -> str | None:
         return None
     literal = source[keyword.end() :].strip()
     try:
-        value = ast.literal_eval(literal)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        value = json.loads(literal)
+    except (ValueError, RecursionError):
         try:
-            value = json.loads(literal)
-        except (ValueError, RecursionError):
+            value = ast.literal_eval(literal)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
             return None
     try:
         return f"{json.dumps(keyword.group(1))}: {json.dumps(value, ensure_ascii=False)}"
@@ -138,4 +139,4 @@ def _json_pair(source: str) -> str | None:
         return None
 
 
-PYTHONIC = ToolFamily("pythonic", PythonicParser)
+PYTHONIC = ToolFamily("pythonic", PythonicParser, structural_tag)

@@ -64,7 +64,7 @@ class SubmitConverter:
 
     async def settle(self, submit: pb.Submit) -> None:
         """Give a constraint a moment to turn out invalid, so that it can be refused instead of accepted."""
-        await self._grammars.settle(*_constraint(submit))
+        await self._grammars.settle(*_constraint(submit), submit.stops.keep_special_ids)
 
     def convert(self, submit: pb.Submit, prompt_ids: npt.NDArray[np.int64], handle_base: int, now_ns: int) -> SubmitRequest:
         """The whole request. `handle_base`: what the scheduler shall call the first choice."""
@@ -73,7 +73,8 @@ class SubmitConverter:
         stops = self._stops(submit.stops)
         grammar = None
         if submit.HasField("constraint"):
-            grammar = self._grammars.factory(*_constraint(submit), tuple(submit.constraint.begin_after_ids))
+            begin_after = tuple(submit.constraint.begin_after_ids)
+            grammar = self._grammars.factory(*_constraint(submit), begin_after, submit.stops.keep_special_ids)
         return SubmitRequest(
             request_id=submit.request_id,
             attempt=submit.attempt,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from services.scheduler.grammar.interface import CompiledGrammar, GrammarFailure, GrammarKind, GrammarSpec, InvalidGrammar
@@ -9,7 +11,7 @@ from services.scheduler.grammar.regex_text import BadRegex, parse_whole, write
 from services.scheduler.grammar.schema.normal_form import normal_form
 from services.scheduler.grammar.schema.problem import SchemaProblem
 from services.scheduler.grammar.schema.profile import Profile
-from services.scheduler.grammar.structural_tag import BadTag, with_checked_parts
+from services.scheduler.grammar.structural_tag import BadTag, triggered_tags, with_checked_parts
 
 MAX_TEXT = 256 * 1024
 
@@ -29,10 +31,10 @@ def checked(spec: GrammarSpec, profile: Profile) -> GrammarSpec:
             case GrammarKind.EBNF:
                 text = spec.text
             case GrammarKind.STRUCTURAL_TAG:
-                text = with_checked_parts(spec.text, lambda schema: normal_form(schema, profile), _regex)
+                text = triggered_tags(with_checked_parts(spec.text, lambda schema: normal_form(schema, profile), _regex))
     except (SchemaProblem, BadRegex, BadTag) as error:
         raise InvalidGrammar(str(error), spec.kind) from error
-    return GrammarSpec(spec.kind, text)
+    return replace(spec, text=text)
 
 
 def satisfiable(grammar: CompiledGrammar, words: int, kind: GrammarKind) -> CompiledGrammar:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from services.scheduler.grammar.interface import GrammarKind, GrammarSpec
 from services.scheduler.grammar.request_grammar import RequestGrammar
@@ -18,18 +18,22 @@ class GrammarDesk:
     def __init__(self, store: GrammarStore) -> None:
         self.store = store
 
-    def factory(self, kind: str, text: str, begin_after_ids: Sequence[int] = ()) -> Callable[[], RequestGrammar]:
-        """After `settle`. `kind` is the contract's field name. Raises InvalidRequest naming it for a constraint seen to be invalid."""
-        entry = self.store.entry(GrammarSpec(GrammarKind(kind), text), again=True)
+    def factory(
+        self, kind: str, text: str, begin_after_ids: Sequence[int] = (), text_ids: Collection[int] = ()
+    ) -> Callable[[], RequestGrammar]:
+        """After `settle`. `kind` is the contract's field name, `text_ids` are special ids that are shown as text.
+
+        Raises InvalidRequest naming the field for a constraint seen to be invalid.
+        """
+        entry = self.store.entry(_spec(kind, text, text_ids), again=True)
         return lambda: RequestGrammar(entry, begin_after_ids)
 
-    async def settle(self, kind: str, text: str, patience_s: float = 0.25) -> None:
+    async def settle(self, kind: str, text: str, text_ids: Collection[int] = (), *, patience_s: float = 0.25) -> None:
         """Give a constraint a moment to turn out invalid, without holding up the loop; then `factory` says so at once.
 
         Raises InvalidRequest as `factory` does. A grammar that takes longer is compiled on while its request waits.
         """
-        spec = GrammarSpec(GrammarKind(kind), text)
-        entry = await self._entry(spec)
+        entry = await self._entry(_spec(kind, text, text_ids))
         if not entry.ready:
             await asyncio.wait([asyncio.wrap_future(entry.future)], timeout=patience_s)
         entry.unless_invalid()
@@ -38,3 +42,9 @@ class GrammarDesk:
         if len(spec.text) <= _INLINE_CHARACTERS:
             return self.store.entry(spec)
         return await asyncio.to_thread(self.store.entry, spec)
+
+
+def _spec(kind: str, text: str, text_ids: Collection[int]) -> GrammarSpec:
+    """Special tokens are text only where free text stands beside a grammar; a JSON string is never made of them."""
+    free_text = kind == GrammarKind.STRUCTURAL_TAG
+    return GrammarSpec(GrammarKind(kind), text, tuple(sorted(text_ids)) if free_text else ())

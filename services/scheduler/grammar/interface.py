@@ -23,10 +23,14 @@ class GrammarKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GrammarSpec:
-    """A constraint as the client wrote it. Equal specs share one compiled grammar."""
+    """A constraint as the client wrote it. Equal specs share one compiled grammar.
+
+    text_ids: special ids that are shown as text and so count as text where the grammar speaks of text, in order.
+    """
 
     kind: GrammarKind
     text: str
+    text_ids: tuple[int, ...] = ()
 
 
 class InvalidGrammar(InvalidRequest):

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from services.scheduler.grammar.checks import checked, satisfiable
 from services.scheduler.grammar.interface import CompiledGrammar, GrammarFailure, GrammarKind, GrammarSpec, InvalidGrammar, Matcher
 from services.scheduler.grammar.schema.profile import LLGUIDANCE
-from services.scheduler.grammar.vocabulary import GrammarVocabulary
+from services.scheduler.grammar.tag_lark import TagLark
+from services.scheduler.grammar.vocabulary import GrammarVocabulary, PerVocabulary
 
 _GOOD_ENDS = ("NoExtension", "NoExtensionBias", "EndOfSentence")
 _BYTES_PER_CHARACTER = 64  # the library does not say what a grammar occupies
@@ -54,13 +55,14 @@ class LLGuidanceBackend:
         import llguidance
 
         self._library = llguidance
-        self._vocabulary = vocabulary
         self._options: Any = {"whitespace_flexible": any_whitespace}
         if any_whitespace and max_whitespace is not None:
             self._options["whitespace_pattern"] = rf"[\x20\x0A\x0D\x09]{{1,{max_whitespace}}}"
-        self._tokenizer = llguidance.LLTokenizer(
-            llguidance.TokenizerWrapper(_Tokenizer(vocabulary)), n_vocab=vocabulary.size, eos_token=list(vocabulary.end_ids) or None
-        )
+        self._tokenizers = PerVocabulary(vocabulary, self._of)
+
+    def _of(self, vocabulary: GrammarVocabulary) -> tuple[GrammarVocabulary, Any]:
+        wrapped = self._library.TokenizerWrapper(_Tokenizer(vocabulary))
+        return vocabulary, self._library.LLTokenizer(wrapped, n_vocab=vocabulary.size, eos_token=list(vocabulary.end_ids) or None)
 
     def check(self, spec: GrammarSpec) -> GrammarSpec:
         """See the interface."""
@@ -68,15 +70,16 @@ class LLGuidanceBackend:
 
     def compile(self, spec: GrammarSpec) -> CompiledGrammar:
         """See the interface."""
+        vocabulary, tokenizer = self._tokenizers.of(spec)
         try:
             grammar = self._grammar(spec)
-        except (ValueError, TypeError, KeyError, AssertionError) as error:
+        except (ValueError, TypeError) as error:
             raise InvalidGrammar(str(error), spec.kind) from error
-        matcher = self._library.LLMatcher(self._tokenizer, grammar, log_level=0)
+        matcher = self._library.LLMatcher(tokenizer, grammar, log_level=0)
         if matcher.is_error():
             raise InvalidGrammar(str(matcher.get_error()).split("<state>")[0].strip(), spec.kind)
-        compiled = LLGuidanceCompiled(matcher, len(grammar) * _BYTES_PER_CHARACTER, self._vocabulary)
-        return satisfiable(compiled, self._vocabulary.mask_words, spec.kind)
+        compiled = LLGuidanceCompiled(matcher, len(grammar) * _BYTES_PER_CHARACTER, vocabulary)
+        return satisfiable(compiled, vocabulary.mask_words, spec.kind)
 
     def _grammar(self, spec: GrammarSpec) -> str:
         match spec.kind:
@@ -87,21 +90,7 @@ class LLGuidanceBackend:
             case GrammarKind.EBNF:
                 return str(self._library.grammar_from("ebnf", spec.text))
             case GrammarKind.STRUCTURAL_TAG:
-                return str(self._library.grammar_from("lark", self._tags(spec.text)))
-
-    def _tags(self, text: str) -> str:
-        tag = json.loads(text)
-        if "structures" not in tag or "triggers" not in tag:
-            raise ValueError("llguidance takes structural tags with structures and triggers only")
-        tags = []
-        for structure in tag["structures"]:
-            trigger = next((one for one in tag["triggers"] if structure["begin"].startswith(one)), None)
-            if trigger is None:
-                raise ValueError(f"no trigger begins {structure['begin']!r}")
-            tags.append(
-                self._library.StructTag(trigger=trigger, begin=structure["begin"], grammar=structure["schema"], end=structure["end"])
-            )
-        return str(self._library.StructTag.to_grammar(tags, assume_special=False))
+                return str(self._library.grammar_from("lark", TagLark(self._options).grammar(json.loads(spec.text))))
 
 
 class LLGuidanceCompiled:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,16 @@ from services.scheduler.grammar.checks import checked, satisfiable
 from services.scheduler.grammar.compiler_processes import CompilerGone, CompilerProcesses
 from services.scheduler.grammar.interface import CompiledGrammar, GrammarKind, GrammarSpec, InvalidGrammar, Matcher, TooCostly
 from services.scheduler.grammar.schema.profile import XGRAMMAR
-from services.scheduler.grammar.structural_tag import BadTag, triggered_tags
-from services.scheduler.grammar.vocabulary import GrammarVocabulary
+from services.scheduler.grammar.vocabulary import GrammarVocabulary, PerVocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class _Compilers:
+    """Compilers over one vocabulary, and what reads their answers."""
+
+    vocabulary: GrammarVocabulary
+    info: Any
+    processes: CompilerProcesses
 
 
 class XGrammarBackend:
@@ -28,47 +37,40 @@ class XGrammarBackend:
         import xgrammar
 
         self._library = xgrammar
-        self._vocabulary = vocabulary
         self._limit_s = limit_s
-        ends = list(vocabulary.end_ids)
-        self._info = xgrammar.TokenizerInfo(
-            list(vocabulary.pieces), xgrammar.VocabType.RAW, vocab_size=vocabulary.size, stop_token_ids=ends
-        )
-        most = max_whitespace if any_whitespace else None
-        self._processes = CompilerProcesses(
-            {
-                "pieces": [piece.decode("latin-1") for piece in vocabulary.pieces],
-                "end_ids": ends,
-                "whitespace": {"any_whitespace": any_whitespace, "max_whitespace_cnt": most},
-            }
-        )
-
+        self._whitespace = {"any_whitespace": any_whitespace, "max_whitespace_cnt": max_whitespace if any_whitespace else None}
+        self._compilers = PerVocabulary(vocabulary, self._of)
         self.compile(GrammarSpec(GrammarKind.REGEX, "a"))  # the first request shall not wait for a process to start
+
+    def _of(self, vocabulary: GrammarVocabulary) -> _Compilers:
+        ends = list(vocabulary.end_ids)
+        info = self._library.TokenizerInfo(
+            list(vocabulary.pieces), self._library.VocabType.RAW, vocab_size=vocabulary.size, stop_token_ids=ends
+        )
+        first = {"pieces": [piece.decode("latin-1") for piece in vocabulary.pieces], "end_ids": ends, "whitespace": self._whitespace}
+        return _Compilers(vocabulary, info, CompilerProcesses(first))
 
     def close(self) -> None:
         """End the compiler processes."""
-        self._processes.close()
+        for compilers in self._compilers.all():
+            compilers.processes.close()
 
     def check(self, spec: GrammarSpec) -> GrammarSpec:
         """See the interface."""
-        good = checked(spec, XGRAMMAR)
-        if spec.kind is not GrammarKind.STRUCTURAL_TAG:
-            return good
-        try:
-            return GrammarSpec(spec.kind, triggered_tags(good.text))
-        except BadTag as error:
-            raise InvalidGrammar(str(error), spec.kind) from error
+        return checked(spec, XGRAMMAR)
 
     def compile(self, spec: GrammarSpec) -> CompiledGrammar:
         """See the interface."""
+        compilers = self._compilers.of(spec)
+        vocabulary = compilers.vocabulary
         try:
-            answer = self._processes.compile(str(spec.kind), spec.text, self._limit_s)
+            answer = compilers.processes.compile(str(spec.kind), spec.text, self._limit_s)
         except CompilerGone as gone:
             raise TooCostly(f"{gone} (limit {self._limit_s:g} s, --grammar-compile-timeout)", spec.kind) from gone
         if "error" in answer:
             raise InvalidGrammar(answer["error"], spec.kind)
-        grammar = self._library.CompiledGrammar.deserialize_json(answer["grammar"], self._info)
-        return satisfiable(XGrammarCompiled(self._library, grammar, self._vocabulary), self._vocabulary.mask_words, spec.kind)
+        grammar = self._library.CompiledGrammar.deserialize_json(answer["grammar"], compilers.info)
+        return satisfiable(XGrammarCompiled(self._library, grammar, vocabulary), vocabulary.mask_words, spec.kind)
 
 
 class XGrammarCompiled:

@@ -196,5 +196,5 @@ def test_a_compile_over_its_time_is_killed_and_the_next_one_works() -> None:
     assert usual.compile(usual.check(_spec("b+"))).memory_bytes > 0
     hostile = "(([a-z]{1,900}b){1,30}|.{500}x.{400}){1,2}"
     with pytest.raises(CompilerGone):
-        usual._processes.compile("regex", hostile, 0.05)
+        usual._compilers.of(_spec("b")).processes.compile("regex", hostile, 0.05)
     assert usual.compile(usual.check(_spec("a+"))).memory_bytes > 0
