@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = _config(port, options)
         asyncio.run(measure(config))  # connections, caches and clocks of the processors get warm
         before = histograms(port)
-        seen = asyncio.run(measure(replace(config, seed=config.seed + 1))).summary
+        seen = asyncio.run(measure(replace(config, seed=config.seed + 1, warmup_requests=0))).summary
         spent = per_request(before, histograms(port), options.requests)
     for line in [*to_first_token(spent, seen), *of_a_token(spent, seen)]:
         print(f"{'  ' * line.depth + line.name:58} {line.ms:9.2f} ms")
@@ -77,9 +77,11 @@ def to_first_token(spent: Mapping[str, float], seen: Summary) -> list[Line]:
         *(Line(2, f"{name}", stages[name]) for name in ("tokenize", "admission", "route")),
         Line(3, "of tokenize: encoding", spent["tokenizer_encode"]),
         Line(2, "accept and first token", stages["accept"] + stages["first_token"]),
+        Line(3, "(of all until the worker has accepted)", stages["accept"]),
         Line(3, "worker: waiting", spent["worker_queue_time"]),
         Line(3, "worker: first run to first token", spent["worker_prefill_time"]),
         Line(4, "of it in steps that prefill", spent["worker_step prefill"] + spent["worker_step mixed"]),
+        Line(3, "worker: token counted, not yet sent", inside - spent["worker_queue_time"] - spent["worker_prefill_time"]),
         Line(3, "between gateway and worker", stages["accept"] + stages["first_token"] - inside),
         Line(2, "detokenize, write and what has no name", gateway - sum(stages.values())),
     ]

@@ -50,7 +50,7 @@ class Parts:
             server = self._session.start(recipe)
             self._session.note(START, "seconds", server, server.first_answer_s)
             self._session.run(server, load)
-            self._session.weigh(server)
+            self._session.weigh(server, load.tokens + load.own + load.output)  # one request of the same size was to warm up
             server.stop()
 
     def radix_on_and_off(self, rounds: int) -> None:

@@ -34,6 +34,7 @@ class Recipe:
     version: str
     environment: Mapping[str, str] = field(default_factory=dict)
     pool_bytes: int = 0  # of the key-value pool it was given, 0 if that is not known
+    token_bytes: int = 0  # of one token in the pool, where pages come into memory only as tokens are written
 
 
 class Server:
@@ -85,9 +86,11 @@ class Server:
         """Memory of the tree, shared pages divided among those who share them."""
         return pss_bytes(self.processes())
 
-    def resident_pool_bytes(self) -> int:
-        """Pages of the key-value pool that are in memory."""
-        return resident_pool_bytes(self.processes(), self.recipe.pool_bytes)
+    def resident_pool_bytes(self, tokens: int) -> int:
+        """Pages of the key-value pool that are in memory, given how many tokens it has been sent or has made."""
+        recipe = self.recipe
+        most = min(recipe.pool_bytes, tokens * recipe.token_bytes) if recipe.token_bytes else recipe.pool_bytes
+        return min(most, resident_pool_bytes(self.processes(), recipe.pool_bytes))
 
     def stop(self) -> None:
         """End it and everything it started."""
@@ -125,8 +128,8 @@ def headrace(name: str, model: Path, port: int, *flags: str, pool_tokens: int, t
     """Our whole suite: four processes and the launcher. `token_bytes`: keys and values of one token."""
     start = (sys.executable, "-m", "headrace", "up", "--model", str(model), "--port", str(port))
     pool = ("--max-total-tokens", str(pool_tokens))
-    version = f"headrace {VERSION}"
-    return Recipe(name, (*start, "--served-model-name", MODEL_NAME, *pool, *flags), port, version, pool_bytes=pool_tokens * token_bytes)
+    command = (*start, "--served-model-name", MODEL_NAME, *pool, *flags)
+    return Recipe(name, command, port, f"headrace {VERSION}", pool_bytes=pool_tokens * token_bytes, token_bytes=token_bytes)
 
 
 def vllm(environment: Path, model: Path, port: int, pool_gib: int = 2) -> Recipe:

@@ -60,8 +60,8 @@ class Session:
         for values in self.values.values():
             values[(load, metric, server.recipe.name)][0] = value
 
-    def weigh(self, server: Server) -> None:
-        """Memory of all processes without the pages of the key-value pool."""
-        total, pool = server.pss_bytes(), server.resident_pool_bytes()
+    def weigh(self, server: Server, tokens: int) -> None:
+        """Memory of all processes without the pages of the key-value pool; `tokens` have gone through it so far."""
+        total, pool = server.pss_bytes(), server.resident_pool_bytes(tokens)
         print(f"  {server.recipe.name:18} PSS {total / 2**20:.0f} MiB, of which key-value pool {pool / 2**20:.0f}", flush=True)
         self.note(MEMORY, "PSS - KV", server, (total - pool) / 2**20)

@@ -99,7 +99,7 @@ def test_servers_take_turns_and_sleep_in_between(tmp_path: Path) -> None:
         assert all(status == psutil.STATUS_STOPPED for tree in asleep for status in tree)
         session.round(servers, FEW, 0)
         session.round(servers, FEW, 1)
-        session.weigh(servers[0])
+        session.weigh(servers[0], FEW.tokens)
         pids = [p.pid for server in servers for p in server.processes()]
     (values,) = session.values.values()
     assert values[(EIGHT, "tok/s", INT8)].keys() == values[(EIGHT, "tok/s", VLLM)].keys() == {0, 1}
