@@ -21,10 +21,22 @@
 {{- mergeOverwrite (deepCopy $v.defaults) (deepCopy $v.worker) (deepCopy (get $v.profiles $profile)) (deepCopy .own) | toYaml -}}
 {{- end -}}
 
+{{/* (root, own) → where a model's tokenizer is */}}
+{{- define "headrace.tokenizerOf" -}}
+{{- $own := mergeOverwrite (deepCopy .root.Values.worker) (deepCopy (.own | default dict)) -}}
+{{- $own.config.tokenizer_path | default $own.config.model_path | default $own.fetch -}}
+{{- end -}}
+
 {{/* root → what tokenizer and detokenizer take over from the first model by name */}}
 {{- define "headrace.firstModel" -}}
 {{- $models := include "headrace.models" . | fromYaml -}}
 {{- $name := keys $models | sortAlpha | first -}}
+{{- $source := include "headrace.tokenizerOf" (dict "root" . "own" (get $models $name)) -}}
+{{- range $other, $own := $models -}}
+{{- if ne $source (include "headrace.tokenizerOf" (dict "root" $ "own" $own)) -}}
+{{- fail (printf "models.%s and models.%s come from different folders, so their tokenizers may differ, and a release has one: set tokenizer.config.model_path and detokenizer.config.model_path where they are the same, else make another release" $name $other) -}}
+{{- end -}}
+{{- end -}}
 {{- $own := mergeOverwrite (deepCopy .Values.worker) (deepCopy (get $models $name | default dict)) -}}
 {{- $config := dict "served_model_name" ($own.config.served_model_name | default $name) -}}
 {{- with $own.config.tokenizer_path | default $own.config.model_path -}}

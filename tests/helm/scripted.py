@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 from tests.unit.text.tokenizers_fixture import specs, write_folder
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
+POISON = "poison"  # prompts that begin so meet logits that are not finite at their fourth token
 TEXT = "".join(chr(c) for c in range(33, 127))  # what a chat template would add stays out of the way
 
 
@@ -27,7 +28,10 @@ def write_model(folder: Path, *, step_ms: float = 1.0, context: int = 16384, **s
         "context_length": context,
         "eos_token_ids": [end],
         "step_ms": step_ms,
-        "playbacks": [{"output": letters, "repeat": True}],
+        "playbacks": [
+            {"prompt_prefix": library.encode(POISON, add_special_tokens=False).ids, "output": letters, "repeat": True, "invalid_at": 3},
+            {"output": letters, "repeat": True},
+        ],
         **script,
     }
     file = folder / "script.json"

@@ -44,6 +44,7 @@ def test_lint(values: str) -> None:
         ('models.smollm2={"kind": "Deployment", "modelCache": {"kind": "claimPerPod"}}', "claimPerPod"),
         ('tokenizer.modelCache.claimName=""', "claimName"),
         ('secrets.tls.name="t"', "serverName"),
+        ('models={"a": {"fetch": "one"}, "b": {"fetch": "two"}}', "models.a and models.b come from different folders"),
     ],
 )
 def test_wrong_values_are_refused_by_name(setting: str, named: str) -> None:
@@ -335,3 +336,13 @@ def test_tokenizer_and_detokenizer_take_the_first_models_folder_unless_told() ->
         assert configs[name]["served_model_name"] == "smollm2"
     told = {name: yaml.safe_load(content) for name, (_, content) in config_files(render("tiers-values.yaml")).items()}
     assert told["tokenizer"]["model_path"] == "/models/m"
+
+
+def test_two_models_of_one_tokenizer_are_one_release() -> None:
+    models = 'models={"a": {"config": {"model_path": "/m/a"}}, "b": {"replicas": 2, "config": {"model_path": "/m/b"}}}'
+    told = ('tokenizer.config.model_path="/m/a"', 'detokenizer.config.model_path="/m/a"')
+    manifests = render("nothing-values.yaml", models, *told)
+    assert set(workloads(manifests)) == {"gateway", "tokenizer", "detokenizer", "worker-a", "worker-b"}
+    files = {name: yaml.safe_load(content) for name, (_, content) in config_files(manifests).items()}
+    assert {name: files[f"worker-{name}"]["served_model_name"] for name in ("a", "b")} == {"a": "a", "b": "b"}
+    assert len(files["gateway"]["worker_dns"]) == 2

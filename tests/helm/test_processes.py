@@ -118,3 +118,22 @@ def test_one_request_is_found_in_every_log_once_the_level_is_raised_at_run_time(
     switch(signal.SIGUSR2, '"to": "info"')
     ask("after")
     assert logs_of("after") == {"gateway"}
+
+
+def test_two_models_are_served_by_name(tmp_path: Path) -> None:
+    models = 'models={"a": {"config": {"model_path": "/m/a"}}, "b": {"config": {"model_path": "/m/b"}}}'
+    told = ('tokenizer.config.model_path="/m/a"', 'detokenizer.config.model_path="/m/a"')
+    one = [f"{name}.replicas=1" for name in ("gateway", "tokenizer", "detokenizer")]
+    release = Release(render("nothing-values.yaml", models, *told, *one), tmp_path, write_model(tmp_path / "model"))
+    with release.running():
+        url = f"http://127.0.0.1:{release.pods['gateway'][0].config['port']}"
+        with urllib.request.urlopen(f"{url}/v1/models", timeout=10) as response:
+            assert {model["id"] for model in json.load(response)["data"]} == {"a", "b"}
+        for model, count in (("a", 3), ("b", 7)):
+            body = json.dumps({"model": model, "max_tokens": count, "messages": [{"role": "user", "content": "hi"}]}).encode()
+            request = urllib.request.Request(f"{url}/v1/chat/completions", body, {"content-type": "application/json"})
+            with urllib.request.urlopen(request, timeout=30) as response:
+                assert json.load(response)["model"] == model
+            metrics = release.pods[f"worker-{model}"][0].config["metrics_port"]
+            with urllib.request.urlopen(f"http://127.0.0.1:{metrics}/metrics", timeout=10) as response:
+                assert f'headrace_worker_generation_tokens_total{{model_name="{model}"}} {count}.0' in response.read().decode()
