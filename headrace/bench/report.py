@@ -127,6 +127,9 @@ def _throughput(summary: Summary, about: Circumstances) -> list[str]:
         _line("Peak concurrent requests", str(summary.peak_concurrency)),
         _line("Peak concurrent, in 1 s buckets", str(summary.peak_concurrency_buckets)),
     ]
+    if summary.steady_rate is not None:
+        window = f"{summary.steady_rate:.2f} ({summary.steady_s:.1f} s)"
+        lines.insert(2, _line(f"Output throughput at {summary.peak_concurrency} in flight", window))
     if summary.goodput is not None:
         targets = " ".join(f"{kind}:{1e3 * bound:g}" for kind, bound in about.targets.items())
         lines.append(_line(f"Goodput (req/s), {targets} ms", f"{summary.goodput:.2f} ({summary.goodput_requests} requests)"))

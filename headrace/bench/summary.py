@@ -63,6 +63,8 @@ class Summary:
     itl: Spread
     goodput: float | None = None
     goodput_requests: int | None = None
+    steady_rate: float | None = None  # output tokens per second while as many were in flight as ever
+    steady_s: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, for a JSON line."""
@@ -77,6 +79,7 @@ def summarize(outcomes: Sequence[Outcome], targets: Mapping[str, float] | None =
     inputs, outputs = sum(o.prompt_tokens for o in good), sum(o.output_tokens for o in good)
     cached = [o.cached_tokens for o in good if o.cached_tokens is not None]
     met = sum(1 for o in good if meets(o, targets)) if targets else None
+    full = busiest_window([(o.sent, o.ended) for o in outcomes])
     return Summary(
         requests=len(outcomes),
         succeeded=len(good),
@@ -101,6 +104,8 @@ def summarize(outcomes: Sequence[Outcome], targets: Mapping[str, float] | None =
         itl=spread([gap for o in good for gap in o.gaps]),
         goodput=met / duration if met is not None else None,
         goodput_requests=met,
+        steady_rate=_rate_within(good, *full) if full[1] > full[0] else None,
+        steady_s=full[1] - full[0],
     )
 
 
@@ -136,6 +141,26 @@ def peak_concurrency(intervals: Iterable[tuple[float, float]]) -> int:
         now += step
         most = max(most, now)
     return most
+
+
+def busiest_window(intervals: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """From the first moment to the last at which as many intervals are open as ever; ramp and tail lie outside."""
+    changes = sorted(change for begin, end in intervals for change in ((begin, 1), (end, -1)))
+    most, now, first, last = peak_concurrency(intervals), 0, 0.0, 0.0
+    reached = False
+    for at, step in changes:
+        if now == most and step < 0:
+            last = at
+        now += step
+        if now == most and not reached:
+            first, reached = at, True
+    return first, last
+
+
+def _rate_within(outcomes: Sequence[Outcome], begin: float, end: float) -> float:
+    """Output tokens per second between two moments; a request's tokens are spread evenly over its chunks."""
+    tokens = sum(o.output_tokens / len(o.events) * sum(begin <= event < end for event in o.events) for o in outcomes if o.events)
+    return tokens / (end - begin)
 
 
 def _peak_in_buckets(intervals: Sequence[tuple[float, float]]) -> int:

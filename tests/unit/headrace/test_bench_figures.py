@@ -13,7 +13,7 @@ from headrace.bench.arrivals import schedule
 from headrace.bench.goodput import meets, parse_targets
 from headrace.bench.record import BenchRequest, Outcome
 from headrace.bench.report import Circumstances, headline, render
-from headrace.bench.summary import peak_concurrency, spread, summarize
+from headrace.bench.summary import busiest_window, peak_concurrency, spread, summarize
 from services.common.config import ConfigError
 
 
@@ -86,6 +86,16 @@ def test_the_peak_is_the_most_open_at_any_moment(pairs: list[tuple[int, int]]) -
     intervals = [(float(begin), float(begin + length)) for begin, length in pairs]
     naive = max((sum(1 for b, e in intervals if b <= moment < e) for moment in range(72)), default=0)
     assert peak_concurrency(intervals) == naive
+
+
+def test_the_steady_rate_leaves_ramp_and_tail_out() -> None:
+    """Three requests, two at a time between 1 s and 3 s; four tokens of the six arrive then."""
+    runs = [outcome(0.0, [0.5, 2.0], 2.0, 2), outcome(1.0, [1.0, 2.9], 3.0, 2), outcome(2.0, [2.5, 4.0], 4.0, 2)]
+    found = summarize(runs)
+    assert [found.steady_s, found.steady_rate] == pytest.approx([2.0, 2.0])
+    assert "Output throughput at 2 in flight:" in render(found, ABOUT)
+    assert summarize([]).steady_rate is None
+    assert busiest_window([(0.0, 1.0), (5.0, 6.0)]) == (0.0, 6.0)
 
 
 def test_goodput_counts_requests_that_meet_all_targets() -> None:
