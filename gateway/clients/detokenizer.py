@@ -6,12 +6,11 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gateway.clients.link import SessionLink
 from gateway.flight.choice import Choice
 from protos.detokenizer.v1 import detokenizer_pb2 as pb
-from protos.detokenizer.v1 import detokenizer_pb2_grpc as pb_grpc
 from services.common import errors
 from services.common.server_config import ServerConfig
 from services.common.version import PROTOCOL
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_PATH = "/headrace.detokenizer.v1.Detokenizer/Session"
 _IDS_PER_FRAME = 32_768
 _CONTEXT_IDS = 16
 
@@ -38,10 +38,9 @@ class TextSession(SessionLink):
     """Choices whose text is made on one detokenizer. Waiting frames are columns, so that steps merge while it is slow."""
 
     def __init__(self, address: str, pool: TextPool, *, client_id: str, trust: ServerConfig | None) -> None:
-        super().__init__(address, trust)
+        super().__init__(address, trust, path=_PATH, parse=pb.FromDetok.FromString)
         self.draining = False
         self.digest = ""
-        self._stub = pb_grpc.DetokenizerStub(self.channel)  # type: ignore[no-untyped-call]
         self._pool = pool
         self._client_id = client_id
         self._rows: dict[int, Choice] = {}
@@ -121,9 +120,6 @@ class TextSession(SessionLink):
         """Send what is queued."""
         if self._opens or self._handles or self._closes or self._queries:
             self.wake()
-
-    def _open(self, metadata: tuple[tuple[str, str], ...]) -> Any:
-        return self._stub.Session(metadata=metadata)
 
     def _hello(self) -> pb.ToDetok:
         return pb.ToDetok(hello=pb.Hello(protocol=PROTOCOL, client_id=self._client_id, instance=self._client_id))

@@ -1,7 +1,8 @@
 """A Session to one peer that is kept open: connect, greet, read, write, connect again.
 
-Frames that are due wait in the subclass; the writer takes them all at once, so that what gathers during a slow write
-leaves as one message.
+What is read goes from the socket's reader straight to the subclass: no task wakes for a frame. Frames that are due wait
+in the subclass and leave together at the end of the event loop's turn, or when the peer takes bytes again, so that what
+gathers during a slow write leaves as one message.
 """
 
 from __future__ import annotations
@@ -11,44 +12,47 @@ import logging
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import grpc
+from google.protobuf.message import DecodeError
 
-from services.common.channel import call_metadata, open_channel
+from gateway.clients.http2.call import Call
+from gateway.clients.http2.dial import dial
+from services.common.channel import call_metadata
 from services.common.errors import HeadraceError
-from services.common.grpc_errors import from_rpc_error
 from services.common.server_config import ServerConfig
 
 log = logging.getLogger(__name__)
 
-_EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]
+_CONNECT_TIMEOUT_S = 10.0
 _WELCOME_TIMEOUT_S = 10.0
 _BACKOFF_FIRST_S = 0.05
 _BACKOFF_LAST_S = 1.0
 
 
 class SessionLink(ABC):
-    """One peer's Session. Subclasses say what a frame is; this class keeps one open while `run` runs."""
+    """One peer's Session. Subclasses say what a frame is; this class keeps one open once started.
 
-    def __init__(self, address: str, trust: ServerConfig | None) -> None:
+    path: the Session's gRPC path. parse: bytes to a frame.
+    """
+
+    def __init__(self, address: str, trust: ServerConfig | None, *, path: str, parse: Callable[[bytes], Any]) -> None:
         self.address = address
         self.connected = False
         self.last_frame_at = 0.0
         self.last_error = ""
         self.failures = 0
-        self._metadata = call_metadata(trust)
-        self.channel: grpc.aio.Channel = open_channel(address, trust)
-        self._call: Any = None
-        self._wake = asyncio.Event()
+        self._trust = trust
+        self._path = path
+        self._parse = parse
+        self._call: Call | None = None
+        self._welcome: asyncio.Future[Any] | None = None
+        self._sending = False
+        self._broken: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
         self._closing = False
         self._cut_because = ""
-
-    @abstractmethod
-    def _open(self, metadata: tuple[tuple[str, str], ...]) -> Any:
-        """Start the Session call."""
 
     @abstractmethod
     def _hello(self) -> Any:
@@ -82,7 +86,6 @@ class SessionLink(ABC):
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
-        await self.channel.close(None)
 
     def cut(self, message: str) -> None:
         """End the current Session; a new one follows."""
@@ -92,7 +95,15 @@ class SessionLink(ABC):
 
     def wake(self) -> None:
         """There are frames due."""
-        self._wake.set()
+        if not self._sending:
+            self._sending = True
+            asyncio.get_running_loop().call_soon(self._send)
+
+    def _send(self) -> None:
+        self._sending = False
+        call = self._call
+        if call is not None and self.connected and call.writable:
+            call.send(*[frame.SerializeToString() for frame in self._due()])
 
     async def _run(self) -> None:
         delay = _BACKOFF_FIRST_S
@@ -105,12 +116,10 @@ class SessionLink(ABC):
                 if self._closing:
                     raise
                 message = self._cut_because or "the call was cancelled"
-            except grpc.aio.AioRpcError as error:
-                message = from_rpc_error(error).message
             except HeadraceError as error:
-                message = error.message
-            except (TimeoutError, asyncio.InvalidStateError) as error:
-                message = str(error) or "no welcome in time"
+                message = self._cut_because or error.message
+            except TimeoutError:
+                message = "no welcome in time"
             except Exception as error:
                 log.exception("session failed", extra={"peer": self.address})
                 message = f"{type(error).__name__}: {error}"
@@ -128,47 +137,51 @@ class SessionLink(ABC):
         self._lost(message)
 
     async def _once(self) -> None:
-        self._cut_because = ""
-        call = self._call = self._open(self._metadata)
-        writer: asyncio.Task[None] | None = None
+        """One Session from its connection to its end. Raises what it ended with, nothing if the peer ended it in peace."""
+        self._cut_because, self._broken = "", None
+        self._welcome = asyncio.get_running_loop().create_future()
+        connection = await dial(self.address, self._trust, timeout_s=_CONNECT_TIMEOUT_S)
+        call = self._call = connection.call(self._path, call_metadata(self._trust), self._on_message)
         try:
-            await call.write(self._hello())
+            call.send(self._hello().SerializeToString())
             async with asyncio.timeout(_WELCOME_TIMEOUT_S):
-                frame = await call.read()
-            if frame is _EOF:
-                return await self._raise_status(call)
-            self.last_frame_at = time.monotonic()
-            self._welcomed(frame)
-            self.connected = True
-            log.info("session open", extra={"peer": self.address})
-            self._wake.set()
-            writer = asyncio.create_task(self._write(call))
-            await self._read(call)
+                await asyncio.wait({self._welcome, call.ended}, return_when=asyncio.FIRST_COMPLETED)
+            if self._welcome.done():
+                self._welcome.result()
+            status = await call.ended
+            if self._broken is not None:
+                raise self._broken
+            if not status.ok:
+                raise status.error()
         finally:
             self._call = None
-            if writer is not None:
-                writer.cancel()
             call.cancel()
+            connection.close()
 
-    async def _read(self, call: Any) -> None:
-        while True:
-            frame = await call.read()
-            if frame is _EOF:
-                return await self._raise_status(call)
-            self.last_frame_at = time.monotonic()
-            self._received(frame)
-
-    async def _raise_status(self, call: Any) -> None:
-        code = await call.code()
-        if code != grpc.StatusCode.OK:
-            raise grpc.aio.AioRpcError(code, await call.initial_metadata(), await call.trailing_metadata(), await call.details(), None)
-
-    async def _write(self, call: Any) -> None:
+    def _on_message(self, payload: bytes) -> None:
+        """From the socket's reader: what goes wrong here ends the Session, not the reader."""
+        self.last_frame_at = time.monotonic()
+        call, welcome = self._call, self._welcome
+        if call is None or welcome is None:
+            return
         try:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                for frame in self._due():
-                    await call.write(frame)
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            frame = self._parse(payload)
+            if welcome.done():
+                self._received(frame)
+            else:
+                self._open(call, welcome, frame)
+        except (HeadraceError, DecodeError) as error:
+            self._broken = error
             call.cancel()
+        except Exception as error:
+            log.exception("a frame failed", extra={"peer": self.address})
+            self._broken = error
+            call.cancel()
+
+    def _open(self, call: Call, welcome: asyncio.Future[None], frame: Any) -> None:
+        self._welcomed(frame)
+        self.connected = True
+        welcome.set_result(None)
+        call.on_writable = self.wake
+        log.info("session open", extra={"peer": self.address})
+        self.wake()

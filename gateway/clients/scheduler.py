@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from gateway.clients import scheduler_convert as convert
 from gateway.clients.link import SessionLink
@@ -16,13 +16,15 @@ from gateway.flight.flight import Flight, Interruption
 from gateway.flight.result import Finish, Reason
 from gateway.workers.worker import LoadReport, ModelIdentity, WorkerInfo
 from protos.scheduler.v1 import scheduler_pb2 as pb
-from protos.scheduler.v1 import scheduler_pb2_grpc as pb_grpc
+from services.common.channel import open_channel
 from services.common.errors import Internal, Unavailable
 from services.common.instruments import Counter, Histogram
 from services.common.server_config import ServerConfig
 from services.common.version import PROTOCOL
 
 log = logging.getLogger(__name__)
+
+_PATH = "/headrace.scheduler.v1.Scheduler/Session"
 
 
 class TextStage(Protocol):
@@ -35,15 +37,15 @@ class TextStage(Protocol):
 
 
 class WorkerSession(SessionLink):
-    """Requests in flight on one worker, by handle. `on_change` hears of connects, losses and drains."""
+    """Requests in flight on one worker, by handle. `on_change` hears of connects, losses and drains; `channel` is for control calls."""
 
     def __init__(
         self, address: str, text: TextStage, *, client_id: str, trust: ServerConfig | None, on_change: Callable[[WorkerSession], None]
     ) -> None:
-        super().__init__(address, trust)
+        super().__init__(address, trust, path=_PATH, parse=pb.FromWorker.FromString)
+        self.channel = open_channel(address, trust)
         self.welcome: pb.Welcome | None = None
         self.draining = False
-        self._stub = pb_grpc.SchedulerStub(self.channel)  # type: ignore[no-untyped-call]
         self._text = text
         self._client_id = client_id
         self._on_change = on_change
@@ -78,6 +80,11 @@ class WorkerSession(SessionLink):
     def in_flight(self) -> int:
         """Choices running there."""
         return len(self._rows)
+
+    async def close(self) -> None:
+        """See SessionLink; control calls end too."""
+        await super().close()
+        await self.channel.close(None)
 
     def submit(self, flight: Flight) -> None:
         """Send the request's unfinished choices. Raises Unavailable where there is no Session."""
@@ -125,9 +132,6 @@ class WorkerSession(SessionLink):
         if max(silent, self._last_turn_age_s) > silence_limit_s:
             self._stalled = True
             self.cut(f"worker stalled: silent for {silent:.1f} s, last turn {self._last_turn_age_s:.1f} s ago")
-
-    def _open(self, metadata: tuple[tuple[str, str], ...]) -> Any:
-        return self._stub.Session(metadata=metadata)
 
     def _hello(self) -> pb.ToWorker:
         return pb.ToWorker(hello=pb.Hello(protocol=PROTOCOL, client_id=self._client_id, instance=self._client_id))

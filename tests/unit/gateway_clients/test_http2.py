@@ -1,0 +1,278 @@
+"""The gateway's own gRPC client against a real gRPC server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import grpc
+import pytest
+
+from gateway.clients.http2 import frames
+from gateway.clients.http2.call import Call
+from gateway.clients.http2.connection import Connection
+from gateway.clients.http2.dial import dial
+from gateway.clients.http2.status import Status
+from services.common.errors import InvalidRequest, Overloaded, Unavailable
+from services.common.grpc_errors import abort
+from services.common.grpc_options import SERVER_OPTIONS
+from services.common.server_config import ServerConfig
+from services.common.trust import server_credentials
+from tests.fakes.stack import until
+from tests.unit.metrics.test_probe import certificate
+
+
+class Echo(grpc.GenericRpcHandler):  # type: ignore[type-arg]
+    """Raw bytes both ways. `held`: while set, nothing is read. `seen`: metadata of the last call."""
+
+    def __init__(self) -> None:
+        self.held = asyncio.Event()
+        self.seen: dict[str, Any] = {}
+        self.cancelled = asyncio.Event()
+
+    def service(self, details: grpc.HandlerCallDetails) -> Any:
+        behavior = {"/t/Echo": self._echo, "/t/Hold": self._hold, "/t/Refuse": self._refuse, "/t/Flood": self._flood}.get(details.method)
+        return grpc.stream_stream_rpc_method_handler(behavior) if behavior else None
+
+    async def _echo(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        self.seen = dict(context.invocation_metadata())
+        async for message in requests:
+            yield message
+
+    async def _hold(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        try:
+            yield b"welcome"
+            await self.held.wait()
+            async for message in requests:
+                yield len(message).to_bytes(4)
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+
+    async def _refuse(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        yield b"first"
+        await abort(context, Overloaded("too much, für heute", retry_after_ms=2500))
+
+    async def _flood(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        for _ in range(600):
+            yield bytes(100_000)
+
+
+class Client:
+    """A call and what it has received."""
+
+    def __init__(self, connection: Connection, path: str, headers: tuple[tuple[str, str], ...] = ()) -> None:
+        self.got: list[bytes] = []
+        self.call: Call = connection.call(path, headers, self.got.append)
+
+    async def end(self) -> Status:
+        async with asyncio.timeout(20):
+            return await self.call.ended
+
+
+@contextlib.asynccontextmanager
+async def served(echo: Echo) -> AsyncIterator[tuple[grpc.aio.Server, Connection]]:
+    """A server and a connection to it."""
+    server = grpc.aio.server(options=list(SERVER_OPTIONS))
+    server.add_generic_rpc_handlers((echo,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    connection = await dial(f"127.0.0.1:{port}", None, timeout_s=5)
+    try:
+        yield server, connection
+    finally:
+        connection.close()
+        await server.stop(None)
+
+
+async def test_messages_of_every_size_come_back_in_order() -> None:
+    sizes = [0, 1, 5, 16_384, 65_535, 65_536, 300_000, 3_000_000, 17]
+    messages = [bytes([i]) * size for i, size in enumerate(sizes)]
+    echo = Echo()
+    async with served(echo) as (_, connection):
+        client = Client(connection, "/t/Echo", (("authorization", "Bearer " + "x" * 300),))
+        client.call.send(*messages, last=True)
+        assert (await client.end()).ok
+        assert client.got == messages
+        assert echo.seen["authorization"] == "Bearer " + "x" * 300
+
+
+async def test_many_calls_share_a_connection() -> None:
+    async with served(Echo()) as (_, connection):
+        clients = [Client(connection, "/t/Echo") for _ in range(50)]
+        for i, client in enumerate(clients):
+            client.call.send(b"%d" % i * 1000, last=True)
+        assert all([(await client.end()).ok for client in clients])
+        assert [client.got for client in clients] == [[b"%d" % i * 1000] for i in range(50)]
+
+
+async def test_a_peer_that_does_not_read_makes_the_call_unwritable_and_later_writable_again() -> None:
+    echo = Echo()
+    async with served(echo) as (_, connection):
+        client = Client(connection, "/t/Hold")
+        await until(lambda: client.got)
+        woken: list[bool] = []
+        client.call.on_writable = lambda: woken.append(client.call.writable)
+        client.call.send(bytes(40_000_000))
+        assert not client.call.writable
+        await asyncio.sleep(0.1)
+        assert not client.call.writable and not woken
+        echo.held.set()
+        await until(lambda: woken, 20)
+        assert all(woken)
+        await until(lambda: len(client.got) == 2, 20)
+        assert int.from_bytes(client.got[1]) == 40_000_000
+
+
+async def test_more_than_the_window_can_be_received() -> None:
+    async with served(Echo()) as (_, connection):
+        client = Client(connection, "/t/Flood")
+        client.call.send(last=True)
+        assert (await client.end()).ok
+        assert sum(map(len, client.got)) == 60_000_000
+
+
+async def test_a_status_comes_with_its_details() -> None:
+    async with served(Echo()) as (_, connection):
+        client = Client(connection, "/t/Refuse")
+        error = (await client.end()).error()
+        assert isinstance(error, Overloaded)
+        assert (error.message, error.retry_after_ms) == ("too much, für heute", 2500)
+        assert client.got == [b"first"]
+        unknown = (await Client(connection, "/t/Nothing").end()).error()
+        assert unknown.grpc_code == 13
+
+
+async def test_a_cancelled_call_ends_once_and_the_server_hears_of_it() -> None:
+    echo = Echo()
+    async with served(echo) as (_, connection):
+        client = Client(connection, "/t/Hold")
+        await until(lambda: client.got)
+        client.call.cancel()
+        client.call.cancel()
+        assert (await client.end()).code == 1
+        async with asyncio.timeout(5):
+            await echo.cancelled.wait()
+        after = Client(connection, "/t/Echo")
+        after.call.send(b"still there", last=True)
+        assert (await after.end()).ok
+
+
+async def test_a_server_that_leaves_ends_every_call_as_unavailable() -> None:
+    async with served(Echo()) as (server, connection):
+        clients = [Client(connection, "/t/Hold") for _ in range(3)]
+        await until(lambda: all(client.got for client in clients))
+        await server.stop(None)
+        for client in clients:
+            assert isinstance((await client.end()).error(), Unavailable)
+        await until(lambda: not connection.alive)
+        assert isinstance((await Client(connection, "/t/Echo").end()).error(), Unavailable)
+
+
+async def test_nobody_there() -> None:
+    with pytest.raises(Unavailable, match="no connection to"):
+        await dial("127.0.0.1:1", None, timeout_s=5)
+
+
+@pytest.mark.parametrize(("name", "welcome"), [("inside", True), ("elsewhere", False)])
+async def test_both_ends_prove_who_they_are(tmp_path: Path, name: str, welcome: bool) -> None:
+    trust = dataclasses.replace(ServerConfig(), **cast(Any, certificate(tmp_path)))
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((Echo(),))
+    credentials = server_credentials(trust)
+    assert credentials is not None
+    port = server.add_secure_port("127.0.0.1:0", credentials)
+    await server.start()
+    try:
+        connecting = dial(f"127.0.0.1:{port}", dataclasses.replace(trust, tls_server_name=name), timeout_s=5)
+        if not welcome:
+            with pytest.raises(Unavailable, match="certificate"):
+                await connecting
+            return
+        connection = await connecting
+        client = Client(connection, "/t/Echo")
+        client.call.send(b"sealed", last=True)
+        assert (await client.end()).ok and client.got == [b"sealed"]
+        connection.close()
+    finally:
+        await server.stop(None)
+
+
+class Wire(asyncio.Transport):
+    """What a connection writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = bytearray()
+        self.closed = False
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Nothing is buffered here."""
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = True
+
+
+def _wired() -> tuple[Connection, Wire]:
+    connection, wire = Connection("x", "http"), Wire()
+    connection.connection_made(wire)
+    return connection, wire
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        frames.head(2 << 20, frames.DATA, 0, 1),
+        frames.head(2, frames.WINDOW_UPDATE, 0, 1) + b"xx",
+        frames.head(1, frames.DATA, frames.PADDED, 1) + b"\xff",
+        frames.head(3, frames.HEADERS, frames.END_HEADERS, 1) + b"\xff\xff\xff",
+        frames.head(0, frames.CONTINUATION, 0, 1),
+        frames.head(1, frames.HEADERS, 0, 1) + b"\x88" + frames.head(0, frames.DATA, 0, 1),
+        frames.head(5, frames.SETTINGS, 0, 0) + b"xxxxx",
+    ],
+)
+async def test_a_peer_that_breaks_the_protocol_is_left(sent: bytes) -> None:
+    connection, wire = _wired()
+    client = Client(connection, "/t/Echo")
+    connection.data_received(sent)
+    assert wire.closed and not connection.alive
+    assert isinstance((await client.end()).error(), Unavailable)
+
+
+async def test_frames_may_arrive_byte_by_byte() -> None:
+    connection, _ = _wired()
+    client = Client(connection, "/t/Echo")
+    message = b"\0" + (3).to_bytes(4) + b"abc"
+    trailers = frames.header_block([("grpc-status", "3"), ("grpc-message", "no%20good")])
+    sent = frames.head(2, frames.DATA, 0, 1) + message[:2] + frames.head(len(message) - 2, frames.DATA, 0, 1) + message[2:]
+    sent += frames.head(1, frames.HEADERS, frames.END_STREAM, 1) + trailers[:1]
+    sent += frames.head(len(trailers) - 1, frames.CONTINUATION, frames.END_HEADERS, 1) + trailers[1:]
+    for at in range(len(sent)):
+        connection.data_received(sent[at : at + 1])
+    assert client.got == [b"abc"]
+    error = (await client.end()).error()
+    assert isinstance(error, InvalidRequest) and error.message == "no good"
+
+
+async def test_a_ping_is_answered() -> None:
+    connection, wire = _wired()
+    wire.written.clear()
+    connection.data_received(frames.head(8, frames.PING, 0, 0) + b"12345678")
+    assert bytes(wire.written) == frames.head(8, frames.PING, frames.ACK, 0) + b"12345678"
+
+
+async def test_a_compressed_message_is_refused() -> None:
+    connection, _ = _wired()
+    client = Client(connection, "/t/Echo")
+    connection.data_received(frames.head(6, frames.DATA, 0, 1) + b"\1" + (1).to_bytes(4) + b"x")
+    assert (await client.end()).code == 13 and client.got == []
