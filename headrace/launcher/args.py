@@ -63,14 +63,31 @@ class Settings:
 
     up: UpConfig
     services: dict[str, Any]
+    given: dict[str, frozenset[str]] = field(default_factory=dict)  # by service: names of the settings the user gave
+
+    def given_ports(self) -> dict[str, int]:
+        """Ports that the user chose for single services, by flag without dashes. Raises ConfigError for those nobody can choose."""
+        found: dict[str, int] = {}
+        for service, names in self.given.items():
+            for name in sorted(names & {"port", "grpc_port", "metrics_port"}):
+                flag, value = f"{service}.{name.replace('_', '-')}", int(getattr(self.services[service], name))
+                if value <= 0:
+                    continue  # off, or left to the service
+                if flag == "gateway.port":
+                    raise ConfigError("--gateway.port: the launcher is told it as --port")
+                if service == "scheduler" and self.up.workers > 1:
+                    raise ConfigError(f"--{flag}: {self.up.workers} workers cannot share a port; theirs follow from --port")
+                found[flag] = value
+        return found
 
 
 def check(arguments: SplitArguments) -> Settings:
     """Parse everything as each process will. Raises ConfigError; exits 2 on values that do not parse."""
-    services = {
-        name: load(PROGRAMS[name].config(), tokens, prog=f"headrace up ({name} flags)")[0] for name, tokens in arguments.services.items()
+    loaded = {
+        name: load(PROGRAMS[name].config(), tokens, prog=f"headrace up ({name} flags)") for name, tokens in arguments.services.items()
     }
-    return Settings(load(UpConfig, arguments.up, prog="headrace up")[0], services)
+    given = {name: frozenset(key for key, source in sources.of.items() if source != "default") for name, (_, sources) in loaded.items()}
+    return Settings(load(UpConfig, arguments.up, prog="headrace up")[0], {name: config for name, (config, _) in loaded.items()}, given)
 
 
 def _known(flag: str, flags: Iterable[str], prefix: str) -> None:

@@ -34,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         arguments = split(argv)
         settings = check(arguments)
-        ports = assign(settings.up.port, settings.up.host, settings.up.workers)
+        ports = assign(settings.up.port, settings.up.host, settings.up.workers, chosen=settings.given_ports())
         model = resolve(settings.up.model, ModelStore(cache_dir()), announce.own)
     except (ConfigError, ModelError, OSError) as error:
         print(f"headrace up: {error}", file=sys.stderr)
@@ -123,4 +123,3 @@ class _Run:
 
 async def _raise(failure: asyncio.Future[GivenUp]) -> None:
     raise await failure
-

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from services.common.config import Sources
@@ -33,8 +34,10 @@ EXIT_ENGINE_FAILED = 70
 class Worker:
     """One process. `run` returns its exit code."""
 
-    def __init__(self, config: SchedulerConfig, sources: Sources, argv: Sequence[str]) -> None:
+    def __init__(self, config: SchedulerConfig, sources: Sources, argv: Sequence[str], leave: Callable[[int], None] = os._exit) -> None:
+        """`leave` ends the process without waiting for its threads."""
         self._config = config
+        self._leave = leave
         self._sources = sources
         self._argv = tuple(argv)
         self._boot = secrets.randbits(63)
@@ -67,8 +70,10 @@ class Worker:
             code = await leaving
             watchdog.cancel()
             await self._engine.stop()
-        else:  # told to leave while loading; the thread is a daemon and goes with the process
+        else:  # told to leave while loading, which a compiler may make minutes: nothing of it is worth waiting for
             code = await leaving
+            logging.shutdown()
+            self._leave(code)
         return EXIT_ENGINE_FAILED if self._failed else code
 
     async def _open(self) -> None:

@@ -91,6 +91,9 @@ def validated(config: ModelConfig) -> ModelConfig:
         raise ConfigError(f"model configuration: {config.num_heads} heads do not divide into {config.num_kv_heads} groups")
     if config.head_dim % 2:
         raise ConfigError(f"model configuration: head_dim must be even, not {config.head_dim}")
+    factors = len(config.rope_scaling.factors)
+    if factors and 2 * factors != config.head_dim:
+        raise ConfigError(f"model configuration: {factors} rope factors, a head has {config.head_dim // 2} frequencies")
     return config
 
 

@@ -208,6 +208,8 @@ _VALID: dict[str, Any] = {
         ({"num_key_value_heads": 3}, "do not divide"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 2}}, "'yarn' is not supported"),
         ({"rope_scaling": {"rope_type": "llama3", "factor": 2}}, "lacks"),
+        ({"rope_scaling": {"rope_type": "factors"}}, "lacks 'factors'"),
+        ({"rope_scaling": {"rope_type": "factors", "factors": [1.0, 2.0, 3.0]}}, "3 rope factors, a head has 2"),
         ({"num_hidden_layers": 0}, "num_layers must be positive"),
     ],
 )

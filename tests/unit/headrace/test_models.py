@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,15 @@ import pytest
 
 from headrace.models import store as store_module
 from headrace.models.catalog import CATALOG, DEFAULT_MODEL, CatalogModel, Piece, find, nearest
+from headrace.models.convert import hf_config
 from headrace.models.errors import ModelError
 from headrace.models.fetch import fetch
 from headrace.models.progress import Meter
 from headrace.models.resolve import resolve
 from headrace.models.store import ModelStore
 from headrace.models.tokenizer import build_tokenizer
+from services.scheduler.models.config import from_hf
+from services.scheduler.models.rope import RopeScaling, inverse_frequencies
 
 
 def test_names_and_aliases() -> None:
@@ -152,6 +156,16 @@ def byte_level_meta(pre: str, **more: Any) -> Meta:
         "tokenizer.ggml.bos_token_id": 0,
     }
     return Meta(base | {f"tokenizer.ggml.{key}": value for key, value in more.items()})
+
+
+@pytest.mark.parametrize("scaling", [RopeScaling(), RopeScaling("linear", factor=4.0), RopeScaling("factors", factors=(1.0, 8.5))])
+def test_a_converted_model_turns_at_the_speeds_of_its_gguf_file(scaling: RopeScaling) -> None:
+    raw = {"architectures": ["LlamaForCausalLM"], "vocab_size": 9, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
+    config = replace(from_hf(raw | {"num_attention_heads": 2, "max_position_embeddings": 64}), rope_scaling=scaling)
+    written = hf_config(config, byte_level_meta("smollm"))  # type: ignore[arg-type]
+    read = from_hf(json.loads(json.dumps(written)))
+    speeds = [inverse_frequencies(one.head_dim, one.rope_theta, one.rope_scaling).tolist() for one in (config, read)]
+    assert speeds[0] == speeds[1]
 
 
 def test_smollm_cuts_numbers_into_digits_before_it_cuts_words() -> None:

@@ -7,8 +7,9 @@ from itertools import count
 
 import pytest
 
+from headrace.launcher.args import check, split
 from headrace.launcher.plan import threads_per_worker
-from headrace.launcher.ports import assign, is_free
+from headrace.launcher.ports import Ports, assign, is_free
 from headrace.launcher.restart import RestartPolicy
 from services.common.config import ConfigError
 
@@ -46,6 +47,39 @@ def test_the_rest_port_itself_is_never_replaced() -> None:
         assign(30000, "127.0.0.1", 1, free=lambda *_: False)
     with pytest.raises(ConfigError, match="70000 is not a port"):
         assign(70000, "127.0.0.1", 1, free=lambda *_: True)
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["--tokenizer.port", "30055"], r"--tokenizer\.port: 127\.0\.0\.1:30055 is in use"),
+        (["--gateway.grpc-port=30055"], r"--gateway\.grpc-port: 127\.0\.0\.1:30055 is in use"),
+        (["--metrics-port", "30055"], r"--scheduler\.metrics-port: 127\.0\.0\.1:30055 is in use"),
+        (["--detokenizer.port", "30000"], r"--detokenizer\.port: port 30000 is given to another"),
+        (["--detokenizer.port", "80000"], r"--detokenizer\.port: 80000 is not a port"),
+        (["--gateway.port", "5000"], r"--gateway\.port: the launcher is told it as --port"),
+        (["--workers", "2", "--scheduler.port", "5000"], r"--scheduler\.port: 2 workers cannot share a port"),
+    ],
+)
+def test_a_chosen_port_that_cannot_be_had_is_told_with_its_flag_before_anything_starts(flags: list[str], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        _assigned(flags)
+
+
+def test_chosen_ports_are_what_the_gateway_is_told() -> None:
+    ports = _assigned(
+        ["--tokenizer.port", "5001", "--detokenizer.metrics-port", "5002", "--scheduler.port", "5003", "--gateway.grpc-port", "5004"]
+    )
+    assert (ports.tokenizer, ports.detokenizer, ports.workers) == ((5001, 6001), (30020, 5002), ((5003, 6003),))
+    assert (ports.grpc, ports.rest_metrics) == (5004, 31000)
+    assert _assigned(["--tokenizer.metrics-port", "-2"]).tokenizer == (30010, 31010)
+
+
+def _assigned(flags: list[str]) -> Ports:
+    settings = check(split(flags))
+    return assign(
+        settings.up.port, settings.up.host, settings.up.workers, chosen=settings.given_ports(), free=lambda _, port: port != 30055
+    )
 
 
 def test_high_base_ports_fall_back_to_free_ones() -> None:
