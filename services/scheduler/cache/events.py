@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 _MOST_PENDING = 65536
+MOST_BLOCKS = 8192  # of one event, so that an event of the longest context still fits into a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,20 @@ class Cleared:
 
 
 CacheEvent = Stored | Removed | Cleared
+
+
+E = TypeVar("E", Stored, Removed)
+
+
+def bounded(event: E) -> list[E]:
+    """The same change as events of at most `MOST_BLOCKS` blocks, to be applied in this order."""
+    hashes = event.hashes
+    if len(hashes) <= MOST_BLOCKS:
+        return [event]
+    starts = range(0, len(hashes), MOST_BLOCKS)
+    if isinstance(event, Stored):
+        return [Stored(hashes[at - 1] if at else event.parent, hashes[at : at + MOST_BLOCKS]) for at in starts]
+    return [Removed(hashes[at : at + MOST_BLOCKS]) for at in starts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +75,18 @@ class EventLog:
         self._pending: list[CacheEvent] = []
 
     def add(self, event: CacheEvent) -> None:
+        """Note a change; one of very many blocks becomes several events."""
         if not self.enabled:
             return
         if len(self._pending) >= _MOST_PENDING:
             self._pending.clear()
-        self._pending.append(event)
-        self.next_seq += 1
+        parts: list[CacheEvent] = [event]
+        if isinstance(event, Stored):
+            parts = [*bounded(event)]
+        elif isinstance(event, Removed):
+            parts = [*bounded(event)]
+        self._pending += parts
+        self.next_seq += len(parts)
 
     def drain(self) -> CacheEvents:
         """Everything since the last drain."""

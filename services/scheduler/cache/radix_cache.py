@@ -8,13 +8,14 @@ from heapq import heappop, heappush
 import numpy as np
 
 from services.common.prefix_hash import BLOCK_SIZE, block_hashes
-from services.scheduler.cache.events import Cleared, EventLog, Removed, Stored
+from services.scheduler.cache.events import Cleared, EventLog, Removed, Stored, bounded
 from services.scheduler.cache.eviction import EvictionPolicy, Score
 from services.scheduler.cache.interface import PrefixMatch, Slots
 from services.scheduler.cache.node import Node
 from services.scheduler.core.plan import IntArray
 
 _EMPTY: IntArray = np.empty(0, np.int32)
+_GROWS_TO = 8192  # tokens of a node that may be appended to, which copies it
 
 
 class RadixCache:
@@ -89,7 +90,8 @@ class RadixCache:
 
     def blocks(self) -> list[Stored]:
         """All blocks, as events that would build this state from nothing."""
-        return [Stored(node.parent.tail_hash, tuple(node.blocks)) for node in self.nodes() if node.blocks and node.parent]
+        whole = [Stored(node.parent.tail_hash, tuple(node.blocks)) for node in self.nodes() if node.blocks and node.parent]
+        return [part for stored in whole for part in bounded(stored)]
 
     # ------------------------------------------------------------------ changing
 
@@ -102,7 +104,11 @@ class RadixCache:
             self._use(node)
         present = node.end
         if present < ids.size:
-            node = self._add_leaf(node, ids, tuple([own[present - first :] for own in slots]), priority)
+            added = tuple([own[present - first :] for own in slots])
+            if node is start and node.locks == 1 and node.parent and not node.children and node.tokens.size < _GROWS_TO:
+                self._grow(node, ids, added, priority)
+            else:
+                node = self._add_leaf(node, ids, added, priority)
         if move_lock:
             self._lock_up_to(node, start)
         elif not node.children:
@@ -153,7 +159,10 @@ class RadixCache:
             if score_of(node) != score:
                 self._offer(node)
                 continue
-            stay = max(node.end - node.tokens.size, keep(node), node.end - self._whole_pages(tokens))
+            start, worth = node.start, keep(node)
+            stay = max(start, worth, node.end - self._whole_pages(tokens))
+            if stay - start < BLOCK_SIZE and worth <= start:
+                stay = start  # what would remain is not worth a node
             tokens -= node.end - stay
             taken.append(self._cut(node, stay, removed))
         if removed:
@@ -245,22 +254,43 @@ class RadixCache:
     def _add_leaf(self, parent: Node, ids: IntArray, slots: Slots, priority: int) -> Node:
         leaf = Node(parent.namespace, parent, ids[parent.end :].copy(), tuple([own.copy() for own in slots]), self._now)
         leaf.priority = priority
-        if self._events.enabled:
-            first = parent.end // BLOCK_SIZE * BLOCK_SIZE
-            leaf.blocks = block_hashes(parent.tail_hash, ids[first:])
-            leaf.tail_hash = leaf.blocks[-1] if leaf.blocks else parent.tail_hash
-            if leaf.blocks:
-                self._events.add(Stored(parent.tail_hash, tuple(leaf.blocks)))
+        leaf.tail_hash = parent.tail_hash
+        self._hash_blocks(leaf, ids, parent.end)
         self._size += 1
         parent.children[self._key(leaf.tokens, 0)] = leaf
         parent.ticket = -1
-        above: Node | None = parent
-        while above is not None and above.high_water < leaf.end:
-            above.high_water = leaf.end
-            above = above.parent
+        self._raise_high_water(parent, leaf.end)
         self.evictable_tokens += leaf.tokens.size
         self.version += 1
         return leaf
+
+    def _grow(self, leaf: Node, ids: IntArray, slots: Slots, priority: int) -> None:
+        """Append what `ids` has beyond a leaf that only the caller uses: one run needs one node, not one for each chunk."""
+        before = leaf.end
+        leaf.tokens = np.concatenate((leaf.tokens, ids[before:]))
+        leaf.slots = tuple([np.concatenate(pair) for pair in zip(leaf.slots, slots, strict=True)])
+        leaf.end = ids.size
+        leaf.priority = max(leaf.priority, priority)
+        self._hash_blocks(leaf, ids, before)
+        self._raise_high_water(leaf, leaf.end)
+        self.protected_tokens += leaf.end - before
+        self.version += 1
+
+    def _hash_blocks(self, node: Node, ids: IntArray, start: int) -> None:
+        """Name the blocks that end in tokens `start`.. of `ids`, which belong to `node`, and publish them."""
+        if not self._events.enabled:
+            return
+        blocks = block_hashes(node.tail_hash, ids[start // BLOCK_SIZE * BLOCK_SIZE :])
+        if blocks:
+            self._events.add(Stored(node.tail_hash, tuple(blocks)))
+            node.blocks += blocks
+            node.tail_hash = blocks[-1]
+
+    @staticmethod
+    def _raise_high_water(node: Node | None, end: int) -> None:
+        while node is not None and node.high_water < end:
+            node.high_water = end
+            node = node.parent
 
     def _cut(self, node: Node, stay: int, removed: list[int]) -> Slots:
         """Remove what lies beyond position `stay` of an unlocked leaf, all of it if `stay` is its start."""

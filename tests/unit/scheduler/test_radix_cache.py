@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.common.grpc_options import MAX_FRAME_BYTES
 from services.common.prefix_hash import block_hashes
-from services.scheduler.cache.events import Cleared, EventLog, Removed, Stored
+from services.scheduler.cache.events import CacheEvent, CacheSnapshot, Cleared, EventLog, Removed, Stored
 from services.scheduler.cache.eviction import EVICTION_POLICIES, make_policy
 from services.scheduler.cache.groups import CacheGroup
 from services.scheduler.cache.integrity import check
 from services.scheduler.cache.kv_cache import KvCache
 from services.scheduler.cache.radix_cache import RadixCache
+from services.scheduler.convert.events import event_updates, snapshot_updates
 from services.scheduler.core.plan import IntArray
 
 ROOTS = {"a": 11, "b": 22}
@@ -34,7 +36,10 @@ class Blocks:
         self.held: dict[int, int] = {}  # hash -> parent
 
     def read(self, log: EventLog) -> None:
-        for event in log.drain().events:
+        self.take(log.drain().events)
+
+    def take(self, events: Sequence[CacheEvent]) -> None:
+        for event in events:
             if isinstance(event, Stored):
                 parent = event.parent
                 assert parent in self.held or parent in ROOTS.values(), "a block follows one that is not there"
@@ -171,6 +176,28 @@ def test_split_emits_nothing_and_eviction_takes_only_what_is_needed() -> None:
     assert tree.evict(10)[0].tolist() == list(range(55, 65))
     removed = log.drain().events[0]
     assert isinstance(removed, Removed) and removed.hashes == tuple(block_hashes(11, range(64))[3:])
+
+
+def test_events_of_very_long_contexts_fit_into_messages() -> None:
+    """A context of 300,000 tokens is one insert and one removal, told in parts that follow one another."""
+    tokens = np.arange(300_000, dtype=np.int32)
+    _, tree, log = make()
+    reader = Blocks()
+    insert(tree, "a", tokens, 1)
+    stored = log.drain()
+    assert [len(event.hashes) for event in stored.events if isinstance(event, Stored)] == [8192, 8192, 2366]
+    assert all(update.ByteSize() <= MAX_FRAME_BYTES for update in event_updates(stored))
+    snapshot = CacheSnapshot(1, log.next_seq, tree.blocks())
+    assert all(update.ByteSize() <= MAX_FRAME_BYTES for update in snapshot_updates(snapshot))
+    for events in (stored.events, tree.blocks()):
+        reader.held.clear()
+        reader.take(events)
+        assert list(reader.held) == block_hashes(11, tokens)
+    tree.evict(300_000)
+    removed = log.drain()
+    assert (removed.first_seq, len(removed.events)) == (3, 3)
+    reader.take(removed.events)
+    assert not reader.held
 
 
 def test_events_carry_consecutive_numbers_and_drop_when_nobody_reads() -> None:
