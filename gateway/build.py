@@ -17,7 +17,7 @@ from gateway.clients.text_stage import TextPool
 from gateway.clients.tokenizer import TokenizerClient
 from gateway.clients.worker_admin import WorkerAdmin
 from gateway.clients.worker_pool import WorkerPool
-from gateway.config import GatewayConfig
+from gateway.config import ADAPTIVE, GatewayConfig
 from gateway.instruments import publish_doors, publish_links
 from gateway.models import ModelCatalog
 from gateway.pipeline import Pipeline, PipelineSettings, Stages
@@ -66,7 +66,7 @@ def build(config: GatewayConfig, metrics: Metrics) -> Parts:
         subscriber=client_id,
     )
     models = ModelCatalog(registry)
-    admission, budget, discovery = _admission(config), RetryBudget(), Discovery(registry, _discovery(config))
+    admission, budget, discovery = _admission(config, registry), RetryBudget(), Discovery(registry, _discovery(config))
     stages = Stages(registry, models, Preparer(tokenizer, models), pool, text, admission, budget)
     pipeline = Pipeline(stages, _pipeline_settings(config))
     publish_routing(metrics, registry)
@@ -130,10 +130,10 @@ def _discovery(config: GatewayConfig) -> DiscoverySettings:
     )
 
 
-def _admission(config: GatewayConfig) -> Admission:
-    wanted = None if config.max_concurrent_requests == 0 else config.max_concurrent_requests
+def _admission(config: GatewayConfig, registry: Registry) -> Admission:
+    wanted = None if config.max_concurrent_requests == ADAPTIVE else config.max_concurrent_requests
     settings = AdmissionSettings(wanted, config.queue_size, config.queue_timeout_secs, config.processes)
-    return Admission(settings, time.monotonic)
+    return Admission(settings, time.monotonic, registry.slots)
 
 
 def _pipeline_settings(config: GatewayConfig) -> PipelineSettings:

@@ -18,9 +18,12 @@ _ROUTING, _RELIABILITY, _BREAKER, _ANSWERS = "Routing", "Reliability", "Circuit 
 _DISCOVERY, _HEALTH = "Discovery", "Health"
 
 
+ADAPTIVE = 0
+
+
 def concurrency(text: str) -> int:
-    """A number, -1 for no limit, or `adaptive`, which is 0 here."""
-    return 0 if text == "adaptive" else int(text)
+    """A number, -1 for no limit, or `adaptive`."""
+    return ADAPTIVE if text == "adaptive" else int(text)
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,11 @@ class GatewayConfig(ServerConfig):
     max_batch: int = option(1024, "most choices of one request, all prompts together", group=_LIMITS, check=at_least(1))
     request_timeout_secs: float = option(1800.0, "longest life of a request; 0 is no limit", unit="s", group=_LIMITS, check=at_least(0))
     max_concurrent_requests: int = option(
-        -1, "requests running at once per model; -1 is no limit, adaptive finds the knee", parse=concurrency, group=_LIMITS
+        ADAPTIVE,
+        "requests running at once per model; 0, or the word adaptive, begins with what the workers can run and finds the knee, "
+        "-1 is no limit",
+        parse=concurrency,
+        group=_LIMITS,
     )
     queue_size: int = option(100, "requests waiting at once per model", group=_LIMITS, check=at_least(0))
     queue_timeout_secs: float = option(60.0, "longest wait in the gateway's queue", unit="s", group=_LIMITS, check=at_least(0))

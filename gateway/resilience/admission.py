@@ -6,6 +6,7 @@ A request that cannot be served in time is told so at once (429 with Retry-After
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from gateway.resilience.limit import AdaptiveLimit, FixedLimit, Limit
 from services.common.errors import Overloaded
 
 UNLIMITED = 1 << 30  # what a gate without a limit says its limit is
+_RESIZE_S = 1.0  # between two looks at how many requests the fleet can run
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class _Gate:
         self.queue = FairQueue()
         self.shed: Counter[str] = Counter()
         self.service_s = 0.0
+        self.sized_at = -math.inf
 
     @property
     def queue_size(self) -> int:
@@ -87,11 +90,15 @@ class _Gate:
 
 
 class Admission:
-    """`clock` returns monotonic seconds. Models are told apart by name; each has limits of its own."""
+    """`clock` returns monotonic seconds. Models are told apart by name; each has limits of its own.
 
-    def __init__(self, settings: AdmissionSettings, clock: Callable[[], float]) -> None:
+    `slots`: model → requests its workers can run at once, 0 if that is not known.
+    """
+
+    def __init__(self, settings: AdmissionSettings, clock: Callable[[], float], slots: Callable[[str], int] = lambda model: 0) -> None:
         self._settings = settings
         self._clock = clock
+        self._slots = slots
         self._gates: dict[str, _Gate] = {}
 
     def _gate(self, model: str) -> _Gate:
@@ -100,7 +107,11 @@ class Admission:
             fixed = UNLIMITED if wanted is None or wanted < 0 else max(1, wanted // share)
             limit: Limit = AdaptiveLimit() if wanted is None else FixedLimit(fixed)
             self._gates[model] = _Gate(self._settings, limit)
-        return self._gates[model]
+        gate, now = self._gates[model], self._clock()
+        if now >= gate.sized_at + _RESIZE_S:
+            gate.sized_at = now
+            gate.limit.resize(self._slots(model) // self._settings.processes)
+        return gate
 
     @asynccontextmanager
     async def admit(self, model: str, *, tenant: str = "", priority: int = 0, deadline: float | None = None) -> AsyncIterator[Ticket]:

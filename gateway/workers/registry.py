@@ -143,6 +143,10 @@ class Registry:
     def ready(self, model: str | None = None) -> list[Worker]:
         return [w for w in self._workers.values() if w.is_ready and (model is None or w.model == model)]
 
+    def slots(self, model: str) -> int:
+        """Requests the model's ready workers can run at once, as far as they have told."""
+        return sum(worker.load.max_running for worker in self.ready(model))
+
     def group(self, model: str) -> ModelGroup:
         """Policy and prefix index of a model, made on first use."""
         if model not in self._groups:

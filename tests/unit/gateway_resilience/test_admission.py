@@ -172,3 +172,10 @@ async def test_limits_are_divided_among_processes_and_minus_one_is_none() -> Non
     gate = admission(max_concurrent=-1)
     async with gate.admit("m"):
         assert gate.snapshot()["m"]["limit"] > 1_000_000
+
+
+async def test_the_adaptive_limit_is_sized_by_the_fleet_and_shared_between_processes() -> None:
+    slots = {"m": 400}
+    gate = Admission(AdmissionSettings(processes=2), loop_clock, lambda model: slots[model])
+    async with gate.admit("m"):
+        assert 200 <= gate.snapshot()["m"]["limit"] < 250

@@ -5,10 +5,11 @@ from __future__ import annotations
 import heapq
 import math
 import random
+from collections.abc import Callable
 
 import pytest
 
-from gateway.resilience.limit import AdaptiveLimit, FixedLimit
+from gateway.resilience.limit import AdaptiveLimit, FixedLimit, Limit
 
 
 class Server:
@@ -66,3 +67,61 @@ def test_a_fixed_limit_is_fixed() -> None:
     limit = FixedLimit(7)
     limit.observe(100.0, 1, 7, True)
     assert limit.value == 7
+
+
+def test_it_begins_with_what_the_workers_can_run_and_follows_the_fleet() -> None:
+    limit = AdaptiveLimit()
+    limit.resize(0)
+    assert 64 <= limit.value <= 80, "nothing known yet"
+    limit.resize(256)
+    assert 256 <= limit.value < 256 * 1.25
+    before = limit.value
+    limit.resize(2 * 256)
+    assert limit.value == pytest.approx(2 * before, rel=0.15), "a second worker"
+    limit.resize(256)
+    assert limit.value == before
+    for slots in (256, 250, 256, 262):
+        limit.resize(slots)
+    assert limit.value == before, "small changes move nothing"
+
+
+class BatchServer:
+    """Decodes all running requests in one step, at most `slots` of them; the step's length depends on how many there are."""
+
+    def __init__(self, step_s: Callable[[int], float], slots: int, rng: random.Random) -> None:
+        self.step_s, self.slots, self.rng = step_s, slots, rng
+
+    def tokens_per_s(self, limit: Limit, clients: int, seconds: float) -> float:
+        """Throughput of the second half, with so many clients that ask again at once."""
+        now, tokens = 0.0, 0
+        running: list[list[float]] = []
+        waiting = [0.0] * clients
+        while now < seconds:
+            while waiting and len(running) < limit.value:
+                waiting.pop()
+                length = self.rng.randint(20, 400)
+                running.append([now, length, length])
+            batch = running[: self.slots]
+            now += self.step_s(len(batch))
+            tokens += len(batch) if now > seconds / 2 else 0
+            for request in batch:
+                request[1] -= 1
+                if request[1] <= 0:
+                    running.remove(request)
+                    waiting.append(now)
+                    limit.observe(now - request[0], int(request[2]), len(running) + 1, len(waiting) > 1)
+        return tokens / (seconds / 2)
+
+
+@pytest.mark.parametrize(
+    ("step_s", "lost"),
+    [(lambda n: 0.02 + 0.00002 * n, 0.05), (lambda n: 0.008 + 0.002 * n, 0.15), (lambda n: 0.02 + 0.0001 * max(0, n - 64), 0.15)],
+    ids=["gains to the last slot", "gains little", "gains to a knee"],
+)
+def test_overload_costs_no_more_throughput_than_the_knee_is_worth(step_s: Callable[[int], float], lost: float) -> None:
+    """From the workers' own bound it never slides into a limit that starves them."""
+    free = BatchServer(step_s, 128, random.Random(3)).tokens_per_s(FixedLimit(1 << 20), 300, 120.0)
+    limit = AdaptiveLimit()
+    limit.resize(128)
+    assert BatchServer(step_s, 128, random.Random(3)).tokens_per_s(limit, 300, 120.0) >= (1 - lost) * free
+    assert limit.value < 300, "clients wait where priorities hold"
