@@ -20,7 +20,7 @@ _LOAD = (
     gauge(
         "headrace_worker_grammar_waiting_requests", "Choices whose grammar is being compiled.", known_as=("sglang:num_grammar_queue_reqs",)
     ),
-    gauge("headrace_worker_waiting_prefill_tokens", "Prompt tokens of the waiting queue that are not cached."),
+    gauge("headrace_worker_waiting_prefill_tokens", "Prompt tokens still to be computed, waiting and running, without cached ones."),
     gauge("headrace_worker_kv_capacity_tokens", "Slots of the KV pool.", known_as=("sglang:max_total_num_tokens",)),
     gauge("headrace_worker_kv_used_tokens", "Slots that running requests hold.", known_as=("sglang:num_used_tokens",)),
     gauge("headrace_worker_kv_evictable_tokens", "Slots with cached prefixes nobody is using."),
