@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 from gateway.api.answers import chat_logprob, finish_reason, matched_stop, quote
 from gateway.api.errors import dumps
 from gateway.api.schema.chat import ChatCall
+from gateway.api.sse import SseStream
 from gateway.api.usage import usage_of
 from gateway.clients.pieces import PieceTable
 from gateway.flight.choice import Choice
@@ -50,24 +50,23 @@ class ChatStream:
     With logprobs a chunk waits until the texts of its tokens are known; `settle` then writes what waits.
     """
 
-    def __init__(self, call: ChatCall, chunks: ChatChunks, write: Callable[[bytes], None], pieces: PieceTable) -> None:
+    def __init__(self, call: ChatCall, chunks: ChatChunks, sse: SseStream, pieces: PieceTable) -> None:
         plain = call.plan.plain and call.spec.logprobs is None and not call.stream.every
-        self._write = write
+        self._write = sse.write
         self._chunks = chunks
         self._pieces = pieces
         self._every = call.stream.every
         self._logprobs = call.spec.logprobs is not None
         self._parsers = [call.plan.parser() for _ in range(call.spec.n)] if not call.plan.plain else []
-        self._framed = [chunks.text(index) for index in range(call.spec.n)] if plain else []
+        self._framed = [sse.framed(*chunks.text(index)) for index in range(call.spec.n)] if plain else []
         self._reported = [0] * call.spec.n
         for index in range(call.spec.n):
-            write(chunks.chunk(index, {"role": "assistant", "content": ""}))
+            sse.write(chunks.chunk(index, {"role": "assistant", "content": ""}))
 
     def text(self, choice: Choice, piece: str) -> None:
         """See Listener."""
         if self._framed:
-            head, tail = self._framed[choice.index]
-            self._write((head + quote(piece) + tail).encode())
+            self._framed[choice.index](piece)
             return
         if not self._parsers:
             self._say(choice, [Content(piece)])

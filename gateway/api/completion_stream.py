@@ -10,6 +10,7 @@ from gateway.api.answers import finish_reason, matched_stop, quote
 from gateway.api.completion_logprobs import CompletionLogprobs
 from gateway.api.errors import dumps
 from gateway.api.schema.completions import CompletionCall
+from gateway.api.sse import SseStream
 from gateway.api.usage import usage_of
 from gateway.flight.choice import Choice
 
@@ -44,7 +45,7 @@ class CompletionStream:
         self,
         call: CompletionCall,
         chunks: CompletionChunks,
-        write: Callable[[bytes], None],
+        sse: SseStream,
         *,
         first_index: int,
         echoed: str,
@@ -52,11 +53,11 @@ class CompletionStream:
     ) -> None:
         self._call = call
         self._chunks = chunks
-        self._write = write
+        self._write = sse.write
         self._first = first_index
         self._echoed = echoed
         self._logprobs = [logprobs() for _ in range(call.n)] if call.logprobs is not None else []
-        self._framed = [chunks.text(first_index + i) for i in range(call.n)]
+        self._framed = [sse.framed(*chunks.text(first_index + i)) for i in range(call.n)]
         self._plain = not self._logprobs and not call.stream.every
         self._reported = [0] * call.n
         self._started = [not call.echo] * call.n
@@ -66,8 +67,7 @@ class CompletionStream:
         if not self._started[choice.index]:
             self._echo(choice)
         if self._plain:
-            head, tail = self._framed[choice.index]
-            self._write((head + quote(piece) + tail).encode())
+            self._framed[choice.index](piece)
             return
         self._say(choice, piece, self._take(choice, choice.through))
 

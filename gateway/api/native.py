@@ -60,7 +60,7 @@ async def _streamed(request: web.Request, who: Caller, call: NativeCall) -> web.
     numbered = call.batch or call.specs[0].n > 1
     for spec in call.specs:
         listener: Listener = NativeStream(
-            answer.write,
+            answer.sse.write,
             who.doors.pieces,
             incremental=who.doors.settings.incremental_output,
             first_index=first,

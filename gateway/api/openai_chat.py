@@ -42,7 +42,7 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
 async def _streamed(request: web.Request, who: Caller, call: ChatCall) -> web.StreamResponse:
     answer = StreamAnswer(request, who)
     chunks = ChatChunks(_answer_id(call), int(time.time()), call.model, usage=call.stream.usage or call.stream.every)
-    chat = ChatStream(call, chunks, answer.write, who.doors.pieces)
+    chat = ChatStream(call, chunks, answer.sse, who.doors.pieces)
     later = [Later(chat, who.doors.pieces)] if call.spec.logprobs is not None else []
     listener: Listener = later[0] if later else chat
     flight = Flight(call.spec, listener)

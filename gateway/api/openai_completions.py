@@ -67,7 +67,7 @@ async def _streamed(
         listener: Listener = CompletionStream(
             call,
             chunks,
-            answer.write,
+            answer.sse,
             first_index=place * call.n,
             echoed=echoed[place],
             logprobs=lambda: CompletionLogprobs(pieces, hidden),

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from gateway.api.answers import quote
+
 _COMMENT = b": keep-alive\n\n"
 DONE = b"data: [DONE]\n\n"
 
@@ -34,6 +36,7 @@ class SseStream:
     def __init__(self, request: web.Request, keeper: StreamKeeper, on_cut: Callable[[], None]) -> None:
         self._request = request
         self._keeper = keeper
+        self._max_unsent = keeper.limits.max_unsent
         self._on_cut = on_cut
         self._waiting: list[bytes] = []
         self._transport: asyncio.Transport | None = None
@@ -41,7 +44,7 @@ class SseStream:
         self.cut = False
         self._ending = False
         self.sent = 0
-        self.last_write = time.monotonic()
+        self._last_write = time.monotonic()
         self._unsent_before = 0
         self._sent_before = 0
         self._moved_at = time.monotonic()
@@ -68,11 +71,30 @@ class SseStream:
             return
         if self.cut or transport.is_closing():
             return
-        transport.write(b"%x\r\n%s\r\n" % (len(event), event))
-        self.sent += len(event)
-        self.last_write = self._keeper.now
-        if self._keeper.limits.max_unsent < transport.get_write_buffer_size():
+        size = len(event)
+        transport.write(b"%x\r\n%b\r\n" % (size, event))
+        self.sent += size
+        if transport.get_write_buffer_size() > self._max_unsent:
             self.give_up()
+
+    def framed(self, head: str, tail: str) -> Callable[[str], None]:
+        """A `write` for events that differ in one JSON string: it takes the text of that string."""
+        before, after = head.encode(), tail.encode()
+        line, end, around = b"\r\n" + before, after + b"\r\n", len(before) + len(after)
+
+        def write(text: str) -> None:
+            quoted = quote(text).encode()
+            transport = self._transport
+            if transport is None or self.cut or transport.is_closing():
+                self.write(before + quoted + after)
+                return
+            size = around + len(quoted)
+            transport.write(b"%x%b%b%b" % (size, line, quoted, end))
+            self.sent += size
+            if transport.get_write_buffer_size() > self._max_unsent:
+                self.give_up()
+
+        return write
 
     def give_up(self) -> None:
         """Cut the client off."""
@@ -92,11 +114,13 @@ class SseStream:
         taken = self._unsent_before + (self.sent - self._sent_before) - unsent
         if not unsent or taken > 0:
             self._moved_at = now
+        if self.sent != self._sent_before:
+            self._last_write = now
         self._unsent_before, self._sent_before = unsent, self.sent
         limits = self._keeper.limits
         if now - self._moved_at > limits.stall_s:
             self.give_up()
-        elif now - self.last_write > limits.comment_s and not self._ending:
+        elif now - self._last_write > limits.comment_s and not self._ending:
             self.write(_COMMENT)
 
     async def close(self) -> web.StreamResponse:
@@ -119,7 +143,6 @@ class StreamKeeper:
 
     def __init__(self, limits: StreamLimits) -> None:
         self.limits = limits
-        self.now = time.monotonic()
         self.slow_clients = 0
         self._streams: set[SseStream] = set()
 
@@ -135,6 +158,6 @@ class StreamKeeper:
         """Look after them until cancelled."""
         while True:
             await asyncio.sleep(interval_s)
-            self.now = time.monotonic()
+            now = time.monotonic()
             for stream in list(self._streams):
-                stream.check(self.now)
+                stream.check(now)

@@ -42,10 +42,6 @@ class StreamAnswer:
         self._group: FlightGroup | None = None
         self.sse = SseStream(request, who.doors.keeper, self._cut)
 
-    def write(self, event: bytes) -> None:
-        """Send an event."""
-        self.sse.write(event)
-
     def _cut(self) -> None:
         if self._group is not None:
             self._group.cut("SLOW_CONSUMER")
@@ -85,14 +81,14 @@ class StreamAnswer:
             return Cancelled("the client does not read")
         except Exception as problem:
             error = as_headrace(problem, self._who.request_id)
-            self.write(b"data: " + dumps(streamed.error_body(error)) + b"\n\n" + DONE)
+            self.sse.write(b"data: " + dumps(streamed.error_body(error)) + b"\n\n" + DONE)
             return error
         finally:
             for task in delivering:
                 task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.gather(*delivering, return_exceptions=True)
-        self.write(streamed.finale() + DONE)
+        self.sse.write(streamed.finale() + DONE)
         return None
 
     def _headers(self, flight: Flight) -> dict[str, str]:

@@ -100,6 +100,13 @@ class TextSession(SessionLink):
             part = pb.OpenPart(handle=handle, offset=offset, prior_output_ids=ids[offset : offset + _IDS_PER_FRAME])
             yield pb.ToDetok(open_part=[part])
 
+    def add_token(self, handle: int, position: int, token: int) -> None:
+        """Queue a choice's next token."""
+        self._handles.append(handle)
+        self._firsts.append(position)
+        self._counts.append(1)
+        self._ids.append(token)
+
     def add_tokens(self, handle: int, first: int, ids: list[int]) -> None:
         """Queue a choice's next tokens."""
         self._handles.append(handle)
@@ -171,15 +178,7 @@ class TextSession(SessionLink):
     def _received(self, frame: pb.FromDetok) -> None:
         rows = self._rows
         if frame.HasField("text"):
-            text = frame.text
-            for handle, piece, through, end in zip(text.handle, text.piece, text.through_position, text.end_byte, strict=True):
-                choice = rows.get(handle)
-                if choice is None or choice.closed:
-                    continue
-                choice.delivered_bytes = end
-                choice.through = through
-                if piece:
-                    self._deliver(choice, piece)
+            self._on_text(frame.text)
         for closed in frame.closed:
             self._on_closed(closed)
         for pieces in frame.pieces:
@@ -192,6 +191,18 @@ class TextSession(SessionLink):
         if frame.HasField("notice") and frame.notice.HasField("draining"):
             self.draining = True
             self._pool.session_draining(self)
+
+    def _on_text(self, text: pb.Text) -> None:
+        """The hot path. Slices make lists of the columns at once, where an iterator would convert cell by cell."""
+        rows = self._rows
+        for handle, piece, through, end in zip(text.handle[:], text.piece[:], text.through_position[:], text.end_byte[:], strict=True):
+            choice = rows.get(handle)
+            if choice is None or choice.closed:
+                continue
+            choice.delivered_bytes = end
+            choice.through = through
+            if piece:
+                self._deliver(choice, piece)
 
     def _deliver(self, choice: Choice, piece: str) -> None:
         choice.text.append(piece)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from gateway.clients import scheduler_convert as convert
+from gateway.clients.gaps import Gaps
 from gateway.clients.link import SessionLink
 from gateway.clients.logprobs import add_output_logprobs, add_prompt_logprobs
 from gateway.flight.choice import Choice
@@ -97,6 +98,7 @@ class WorkerSession(SessionLink):
         for offset, choice in enumerate(choices):
             choice.worker_handle = base + offset
             choice.accepted = choice.started = False
+            choice.awaiting = True
             self._rows[choice.worker_handle] = choice
         waited = int((time.monotonic() - flight.created) * 1000)
         self._frames.extend(convert.submit_frames(flight, choices, base, waited))
@@ -215,48 +217,50 @@ class WorkerSession(SessionLink):
             choice.trimmed = int(final.end_position > len(choice.output_ids))
 
     def _on_step(self, step: pb.Step) -> None:
-        rows, text, gaps = self._rows, self._text, self.gaps
-        now = time.monotonic()
-        before, alike = 0.0, 0
-        ids = list(step.token_ids)
-        offset = received = 0
-        for handle, first, count in zip(step.handle, step.first_position, step.count, strict=True):
-            begin, offset = offset, offset + count
+        """The hot path. Slices make lists of the columns at once, where an iterator would convert cell by cell."""
+        rows, now, end = self._rows, time.monotonic(), 0
+        ids = step.token_ids[:]
+        gaps = Gaps(self.gaps, now)
+        for handle, first, count in zip(step.handle[:], step.first_position[:], step.count[:], strict=True):
+            end += count
             choice = rows.get(handle)
-            if choice is None or not count:
+            if choice is None:
                 continue
-            out = choice.output_ids
-            known = len(out)
-            if first > known:
-                choice.flight.interrupt(Interruption(f"worker {self.address} skipped tokens {known}..{first}"))
-                continue
-            new = ids[begin + known - first : offset]
-            if not new:
-                continue
-            if not choice.started or not known:
-                self._first_token(choice, now)
-            elif len(new) == 1 and choice.last_token_at == before:
-                alike += 1
-            elif gaps is not None:
-                if alike:
-                    gaps.observe(now - before, alike)
-                before, alike = choice.last_token_at, 1
-                if len(new) > 1:
-                    gaps.observe((now - before) / len(new), len(new))
-                    alike = 0
-            choice.last_token_at = now
-            received += len(new)
-            out.extend(new)
-            text.tokens(choice, known, new[: len(new) - choice.trimmed] if choice.trimmed else new)
-        if alike and gaps is not None:
-            gaps.observe(now - before, alike)
+            out, sink = choice.output_ids, choice.sink
+            if count == 1 and first == len(out) and sink is not None and not choice.awaiting and not choice.trimmed:
+                token = ids[end - 1]
+                out.append(token)
+                sink.add_token(choice.text_handle, first, token)
+                gaps.add(choice.last_token_at)
+                choice.last_token_at = now
+            elif count:
+                self._on_row(choice, first, ids[end - count : end], gaps)
+        gaps.flush()
         if self.tokens is not None:
-            self.tokens.inc(received)
+            self.tokens.inc(end)
         if step.HasField("logprobs"):
             add_output_logprobs(step, rows)
 
+    def _on_row(self, choice: Choice, first: int, ids: list[int], gaps: Gaps) -> None:
+        """Any row: the first of a choice, several tokens, some of them known already, or a stop token that is no text."""
+        out = choice.output_ids
+        known = len(out)
+        if first > known:
+            choice.flight.interrupt(Interruption(f"worker {self.address} skipped tokens {known}..{first}"))
+            return
+        new = ids[known - first :]
+        if not new:
+            return
+        if choice.awaiting:
+            self._first_token(choice, gaps.now)
+        else:
+            gaps.add(choice.last_token_at, len(new))
+        choice.last_token_at = gaps.now
+        out.extend(new)
+        self._text.tokens(choice, known, new[: len(new) - choice.trimmed] if choice.trimmed else new)
+
     def _first_token(self, choice: Choice, now: float) -> None:
-        choice.started = True
+        choice.started, choice.awaiting = True, False
         choice.first_token_at = choice.first_token_at or now
         flight = choice.flight
         if flight.lease is not None:

@@ -86,24 +86,28 @@ class TextPool:
         """Begin a choice's text. A choice that is open already, as after a resume, stays so."""
         if choice in self._home or choice.closed:
             return
-        session = self._pick()
-        self._home[choice] = session
+        session = self._settle(choice, self._pick())
         if session is not None:
             session.open(choice)
 
+    def _settle(self, choice: Choice, session: TextSession | None) -> TextSession | None:
+        self._home[choice] = choice.sink = session
+        return session
+
     def tokens(self, choice: Choice, first: int, ids: list[int]) -> None:
-        """Tokens of a choice from output position `first` on; they are in `choice.output_ids` already."""
-        try:
-            session = self._home[choice]
-        except KeyError:
+        """Tokens of a choice from output position `first` on; they are in `choice.output_ids` already.
+
+        What its detokenizer has been told of may go to `choice.sink` directly.
+        """
+        if choice not in self._home:
             self.open(choice)
-            return
-        if session is not None and ids:
-            session.add_tokens(choice.text_handle, first, ids)
+        elif choice.sink is not None and ids:
+            choice.sink.add_tokens(choice.text_handle, first, ids)
 
     def drop(self, choice: Choice) -> None:
         """Nobody wants the choice's text any more."""
         session = self._home.pop(choice, None)
+        choice.sink = None
         if session is not None:
             session.close_text(choice, flush=False)
 
@@ -117,6 +121,7 @@ class TextPool:
     def forget(self, choice: Choice) -> None:
         """The choice's text is complete."""
         self._home.pop(choice, None)
+        choice.sink = None
 
     def connected(self) -> TextSession | None:
         """A Session that can be asked now, if there is one."""
@@ -148,7 +153,7 @@ class TextPool:
     def _move(self, choices: list[Choice]) -> None:
         for choice in choices:
             if choice in self._home:
-                self._home[choice] = None
+                self._settle(choice, None)
         target = self._pick()
         if target is not None:
             for choice in choices:
@@ -156,7 +161,7 @@ class TextPool:
                     self._reopen(choice, target)
 
     def _reopen(self, choice: Choice, session: TextSession) -> None:
-        self._home[choice] = session
+        self._settle(choice, session)
         self.reopened += 1
         session.open(choice)
         if choice.finish is not None:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gateway.flight.result import Cached, Finish, TokenLogprob
 
 if TYPE_CHECKING:
     from gateway.flight.flight import Flight
+
+
+class TokenSink(Protocol):
+    """Where the tokens of an open text go."""
+
+    def add_token(self, handle: int, position: int, token: int) -> None:
+        """One token of the text `handle`."""
+        ...
+
+    def add_tokens(self, handle: int, first: int, ids: list[int]) -> None:
+        """Several, from output position `first` on."""
+        ...
 
 
 class Choice:
@@ -17,10 +29,13 @@ class Choice:
     delivered_bytes: raw output bytes whose text has come back from the detokenizer.
     through: output positions that this text covers.
     trimmed: tokens at the end that are no text, 1 if a stop token ended the choice.
+    awaiting: the running attempt has brought no token yet.
+    sink: the detokenizer that makes the text, None while there is none.
     """
 
     __slots__ = (
         "accepted",
+        "awaiting",
         "cached",
         "closed",
         "delivered_bytes",
@@ -35,6 +50,7 @@ class Choice:
         "retractions",
         "satisfied",
         "seed",
+        "sink",
         "started",
         "text",
         "text_handle",
@@ -55,7 +71,9 @@ class Choice:
         self.logprobs: list[TokenLogprob] = []
         self.worker_handle = 0
         self.text_handle = 0
+        self.sink: TokenSink | None = None
         self.accepted = False
+        self.awaiting = False
         self.started = False
         self.satisfied = False
         self.finish: Finish | None = None

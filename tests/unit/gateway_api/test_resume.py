@@ -49,6 +49,18 @@ async def test_a_dead_worker_is_not_noticed() -> None:
         assert {s.choices[0].seed for s in resumed} <= {s.choices[0].seed for s in stack.workers[0].submits}
 
 
+async def test_resumed_requests_wait_for_each_others_prompts_and_not_for_their_answers() -> None:
+    body = {**BODY, "max_tokens": 400}
+    async with running(2, resume_prefills_per_worker=1) as stack:
+        stack.workers[0].script = lambda submit: tale(submit, dies_after=10, pause_s=0.02)
+        stack.workers[1].script = lambda submit: tale(submit, pause_s=0.02)
+        asking = [asyncio.create_task(read(stack, body)) for _ in range(4)]
+        await until(lambda: stack.workers[1].running == 4)
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+
+
 async def test_the_native_door_counts_resumes() -> None:
     async with running(2) as stack:
         for worker in stack.workers:
