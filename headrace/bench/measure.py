@@ -24,7 +24,10 @@ from headrace.bench.settings import Sending
 from headrace.bench.summary import Summary, summarize
 from services.common.version import VERSION
 
-_SHOWN_SETTINGS = ("dtype", "quantization", "attention_backend", "pool_tokens", "chunked_prefill_size", "max_running_requests")
+_SHOWN_SETTINGS = (
+    *("dtype", "quantization", "attention_backend", "cpu_threads", "max_total_num_tokens", "radix_cache"),
+    *("chunked_prefill_size", "itl_target_ms", "max_running_requests", "schedule_policy", "overlap_schedule"),
+)
 _HIDDEN_FLAGS = ("api_key", "output", "output_file", "quiet", "output_details", "png")
 
 
@@ -73,7 +76,7 @@ async def measure(config: BenchConfig) -> Measurement:
         targets=targets,
         own_cpu_us_per_token=1e6 * done.cpu_s / tokens,
         own_cpu_share=done.cpu_s / done.wall_s,
-        server_flags=_server_flags(facts.settings),
+        server_flags=server_flags(facts.settings),
         retokenized=_retokenize(done.outcomes, tokenizer),
     )
     return Measurement(config, summary, about, done.outcomes, facts.settings, started)
@@ -130,7 +133,8 @@ def _retokenize(outcomes: Sequence[Outcome], tokenizer: Tokenizer | None) -> int
     return sum(len(tokenizer.encode(outcome.text).ids) for outcome in outcomes if outcome.ok)
 
 
-def _server_flags(info: dict[str, Any]) -> str:
+def server_flags(info: dict[str, Any]) -> str:
+    """The settings of the first worker that change results, from what our own server says about itself; else empty."""
     workers = info.get("workers")
     first = workers[0] if isinstance(workers, list) and workers and isinstance(workers[0], dict) else info
     settings = first.get("settings", first)

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.bench.command import complain
 from headrace.bench.config import BenchConfig
-from headrace.bench.measure import Measurement, measure
+from headrace.bench.measure import Measurement, measure, server_flags
 from headrace.bench.output import store
 from headrace.bench.record import Outcome
 from headrace.bench.report import render
@@ -144,3 +144,9 @@ async def test_words_are_not_tokens(tmp_path: Path) -> None:
     assert done.about.retokenized == done.summary.output_tokens == 180
     assert done.summary.streamed_chunks == 60
     assert "Generated tokens, text re-encoded:" in render(done.summary, done.about)
+
+
+def test_a_report_holds_the_settings_that_change_results() -> None:
+    told = {"workers": [{"settings": [{"name": "dtype", "value": "bfloat16"}, {"name": "max_total_num_tokens", "value": "65536"}]}]}
+    assert server_flags(told) == "dtype bfloat16, max_total_num_tokens 65536"
+    assert server_flags({}) == ""
