@@ -71,6 +71,7 @@ class MemoryOptions(ModelOptions):
     disable_radix_cache: bool = option(False, "do not reuse prefixes", group="Memory")
     radix_eviction_policy: str = option("lru", "which cached prefix goes first", group="Memory", choices=EVICTIONS)
     radix_eviction_policy_config: str | None = option(None, "JSON object of the policy's own settings", group="Memory", check=_json_object)
+    strip_thinking_cache: bool = option(False, "keep prompts only, not the output of requests that ended", group="Memory")
     disable_cache_events: bool = option(False, "do not publish what is cached; the gateway then routes without it", group="Memory")
 
 
@@ -105,7 +106,23 @@ class BatchOptions(MemoryOptions):
         unit="ms",
         check=at_least(0),
     )
+    num_continuous_decode_steps: int = option(
+        1, "decode steps in a row before a waiting prompt is looked at", group="Scheduling", check=at_least(1)
+    )
+    in_round_prefix_sharing: bool | None = option(
+        None,
+        "of waiting prompts with a common beginning one computes it; with lpm, hrrn, shortest-prefill-first the default",
+        group="Scheduling",
+    )
     schedule_conservativeness: float = option(1.0, "higher reserves more for running requests", group="Scheduling", check=at_least(0))
+    init_new_token_ratio: float = option(
+        0.7, "share of its remaining output a running request is first taken to need", group="Scheduling", check=_fraction
+    )
+    min_new_token_ratio_factor: float = option(0.14, "part of that share that always stays", group="Scheduling", check=_fraction)
+    new_token_ratio_decay_steps: int = option(600, "decode steps in which the share falls to that", group="Scheduling", check=at_least(1))
+    clip_max_new_tokens_estimation: int = option(
+        4096, "most output that admission expects of a request", group="Scheduling", unit="tokens", parse=count, check=at_least(1)
+    )
     retraction_policy: str = option("length", "who is put back first when memory ends", group="Scheduling", choices=("length", "priority"))
     enable_priority_scheduling: bool = option(False, "order by request priority", group="Scheduling")
     schedule_low_priority_values_first: bool = option(False, "smaller priority values come first", group="Scheduling")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 _MOST_PENDING = 65536
 MOST_BLOCKS = 8192  # of one event, so that an event of the longest context still fits into a message
@@ -17,6 +16,12 @@ class Stored:
     parent: int
     hashes: tuple[int, ...]
 
+    def bounded(self) -> list[Stored]:
+        """The same change as events of at most `MOST_BLOCKS` blocks, to be applied in this order."""
+        hashes = self.hashes
+        starts = range(0, len(hashes), MOST_BLOCKS)
+        return [Stored(hashes[at - 1] if at else self.parent, hashes[at : at + MOST_BLOCKS]) for at in starts]
+
 
 @dataclass(frozen=True, slots=True)
 class Removed:
@@ -24,27 +29,21 @@ class Removed:
 
     hashes: tuple[int, ...]
 
+    def bounded(self) -> list[Removed]:
+        """As `Stored.bounded`."""
+        return [Removed(self.hashes[at : at + MOST_BLOCKS]) for at in range(0, len(self.hashes), MOST_BLOCKS)]
+
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
     """All blocks are gone."""
 
+    def bounded(self) -> list[Cleared]:
+        """It is small."""
+        return [self]
+
 
 CacheEvent = Stored | Removed | Cleared
-
-
-E = TypeVar("E", Stored, Removed)
-
-
-def bounded(event: E) -> list[E]:
-    """The same change as events of at most `MOST_BLOCKS` blocks, to be applied in this order."""
-    hashes = event.hashes
-    if len(hashes) <= MOST_BLOCKS:
-        return [event]
-    starts = range(0, len(hashes), MOST_BLOCKS)
-    if isinstance(event, Stored):
-        return [Stored(hashes[at - 1] if at else event.parent, hashes[at : at + MOST_BLOCKS]) for at in starts]
-    return [Removed(hashes[at : at + MOST_BLOCKS]) for at in starts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +79,7 @@ class EventLog:
             return
         if len(self._pending) >= _MOST_PENDING:
             self._pending.clear()
-        parts: list[CacheEvent] = [event]
-        if isinstance(event, Stored):
-            parts = [*bounded(event)]
-        elif isinstance(event, Removed):
-            parts = [*bounded(event)]
+        parts = event.bounded()
         self._pending += parts
         self.next_seq += len(parts)
 

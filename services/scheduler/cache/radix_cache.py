@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from services.common.prefix_hash import BLOCK_SIZE, block_hashes
-from services.scheduler.cache.events import Cleared, EventLog, Removed, Stored, bounded
+from services.scheduler.cache.events import Cleared, EventLog, Removed, Stored
 from services.scheduler.cache.eviction import EvictionPolicy, Score
 from services.scheduler.cache.interface import PrefixMatch, Slots
 from services.scheduler.cache.node import Node
@@ -91,7 +91,7 @@ class RadixCache:
     def blocks(self) -> list[Stored]:
         """All blocks, as events that would build this state from nothing."""
         whole = [Stored(node.parent.tail_hash, tuple(node.blocks)) for node in self.nodes() if node.blocks and node.parent]
-        return [part for stored in whole for part in bounded(stored)]
+        return [part for stored in whole for part in stored.bounded()]
 
     # ------------------------------------------------------------------ changing
 

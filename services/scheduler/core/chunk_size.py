@@ -39,6 +39,11 @@ def decodes_owed(state: State, step: Step) -> int:
     return max(config.prefill_decode_interval, int(stalls))
 
 
+def decodes_left(state: State, owed: int) -> int:
+    """Decode steps still owed after one; the first that nothing forced begins a row of continuous ones."""
+    return owed - 1 if owed else state.config.num_continuous_decode_steps - 1
+
+
 def _beside_decodes(state: State, target_ms: float) -> int:
     """Between two tokens of a running choice lies one mixed step, or a chunk and a decode step, which share the target."""
     decode_ms = state.counters.decode_step_ms

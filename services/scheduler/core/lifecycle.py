@@ -55,6 +55,8 @@ def leave_row(state: State, choice: Choice, *, keep_cache: bool) -> None:
     """Free the row and its slots; with `keep_cache` the computed tokens go into the prefix cache."""
     row = choice.row
     computed = state.batch.computed(row) if keep_cache else None
+    if computed is not None and state.config.strip_thinking_cache:
+        computed = computed[: choice.prompt_len]
     state.cache.release(row, computed, choice.priority)
     state.batch.vacate(row)
     state.changes.release(row)

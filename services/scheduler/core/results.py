@@ -45,7 +45,8 @@ class ResultProcessor:
         state, batch = self._state, self._state.batch
         choice = batch.choice(part.row)
         if part.row not in result.invalid:
-            write = state.cache.commit(part.row, batch.tokens[part.row, : part.end], choice.priority)
+            end = min(part.end, choice.prompt_len) if state.config.strip_thinking_cache else part.end
+            write = state.cache.commit(part.row, batch.tokens[part.row, :end], choice.priority)
             if write is not None:
                 state.changes.writes.append(write)
         if part.is_last:

@@ -179,7 +179,7 @@ class Scheduler:
         if step.parts:
             self._decodes_owed = chunk_size.decodes_owed(self._state, step)
         else:
-            self._decodes_owed = max(self._decodes_owed - 1, 0)
+            self._decodes_owed = chunk_size.decodes_left(self._state, self._decodes_owed)
             self._state.ratio.decode_step()
 
     def _launch(self, step: Step) -> bool:

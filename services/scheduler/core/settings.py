@@ -19,6 +19,7 @@ class SchedulerConfig:
     enable_mixed_chunk: bool = False
     in_round_prefix_sharing: bool | None = None  # None = with lpm, hrrn and shortest-prefill-first
     prefill_decode_interval: int = 0  # decode steps forced between two prefill steps
+    num_continuous_decode_steps: int = 1  # in a row before a waiting prompt is looked at
     itl_target_ms: float | None = None  # chunks shrink to hold this gap between tokens; None = fixed chunks
 
     schedule_conservativeness: float = 1.0
@@ -31,6 +32,7 @@ class SchedulerConfig:
     disable_radix_cache: bool = False
     radix_eviction_policy: str = "lru"
     radix_eviction_policy_config: Mapping[str, float] = field(default_factory=dict)
+    strip_thinking_cache: bool = False  # outputs do not enter the prefix cache
     publish_cache_events: bool = True
     cache_epoch: int = 0  # differs between two starts of a worker
 

@@ -106,6 +106,17 @@ def test_log_lines_add_up() -> None:
     ]
 
 
+def test_decode_steps_in_a_row() -> None:
+    """A prompt that arrives after the first of three decode steps is looked at after the third."""
+    driver = Driver(num_continuous_decode_steps=3)
+    driver.submit(prompt(5, 0), 100)
+    for number in range(1, 9):
+        driver.turn()
+        if number == 2:
+            driver.submit(prompt(5, number), 100)
+    assert "".join(plan.mode.name[0] for plan in driver.engine.plans) == "EDDDEDDD"
+
+
 def test_prefill_interval_and_mixed_chunks() -> None:
     driver = Driver(prefill_decode_interval=4)
     driver.submit(prompt(5, 0), 100)

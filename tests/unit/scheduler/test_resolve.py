@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING, fields
+from typing import Any
+
 import pytest
 
 from services.scheduler.config import SchedulerConfig
+from services.scheduler.core.settings import SchedulerConfig as CoreConfig
 from services.scheduler.engine.script import Script
 from services.scheduler.engine.scripted import ScriptedEngine
 from services.scheduler.report import StartupReport
@@ -32,3 +36,27 @@ def test_chunks_adapt_unless_their_size_was_asked_for(chunk: int | None, target:
     report_flags(report, config, {}, core)
     said = {setting.name: (setting.value, setting.reason) for setting in report.settings}
     assert said["itl_target_ms"] == (("off", "chunks of a fixed size") if expected[1] is None else (f"{expected[1]}", "chunks adapt"))
+
+
+DECIDED = {"chunked_prefill_size", "max_running_requests", "radix_eviction_policy_config"}  # not passed on as they are
+KNOBS = {field.name: field for field in fields(SchedulerConfig) if field.name in {core.name for core in fields(CoreConfig)} - DECIDED}
+
+
+def another(name: str) -> Any:
+    """A value that is not the default."""
+    default, choices = KNOBS[name].default, KNOBS[name].metadata["option"].choices
+    if choices:
+        return next(choice for choice in choices if choice != default)
+    if default is None or isinstance(default, bool) or default is MISSING:
+        return True if "bool" in str(KNOBS[name].type) else 7
+    return 0.5 if isinstance(default, float) else default + 3
+
+
+@pytest.mark.parametrize("name", sorted(KNOBS))
+def test_every_knob_reaches_the_scheduler(name: str) -> None:
+    value = another(name)
+    assert getattr(core_config(SchedulerConfig(**{name: value}), INFO, epoch=1), name) == value
+
+
+def test_the_knobs_are_there() -> None:
+    assert {"init_new_token_ratio", "clip_max_new_tokens_estimation", "in_round_prefix_sharing", "num_continuous_decode_steps"} < set(KNOBS)

@@ -130,3 +130,17 @@ def test_cache_events_come_with_the_turns_and_match_the_snapshot() -> None:
     silent.submit(prompt(100), 10)
     silent.run()
     assert silent.scheduler.drain_cache_events().events == [] and silent.scheduler.cache_snapshot().blocks == []
+
+
+def test_outputs_stay_out_of_the_cache_on_request() -> None:
+    """The next turn of a chat finds the prompt only, whether the output was decoded or computed again after a retraction."""
+    driver = Driver(strip_thinking_cache=True, pool=90, init_new_token_ratio=0.02, chunked_prefill_size=16)
+    first = driver.submit(prompt(20, 1), 30, ignore_eos=False)
+    second = driver.submit(prompt(20, 2), 30, ignore_eos=False)
+    driver.run()
+    assert driver.scheduler.counters.retractions
+    for handle, start in ((first, 1), (second, 2)):
+        history = [*prompt(20, start).tolist(), *driver.tokens(handle)]
+        again = driver.submit(history, 1)
+        driver.run()
+        assert driver.said[again].started[0].cached_tokens == 20
