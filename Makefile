@@ -63,17 +63,20 @@ check: lint protos-check test fleet-test  ## what CI runs
 clean:  ## remove the environment and caches inside the repository
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: helm-test ops-test images images-check
+.PHONY: helm-test ops-test rolling-restart images images-check
 
 helm-test: install  ## the chart, its rules and dashboards: helm, kubectl and promtool on every ci/ file
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/helm $(ARGS)
 
-ops-test: install  ## drain, rolling restart and metrics of the running suite (minutes)
+ops-test: install  ## drain, rolling restart, metrics and alerts of the running suite (minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/ops $(ARGS)
+
+rolling-restart: install  ## replace every pod of a release on this machine under load, and count failed requests
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.ops.rolling_restart $(ARGS)
 
 images:  ## build all images as localhost/headrace-<program>:<version>
 	for file in gateway/Dockerfile services/*/Dockerfile; do \
 	  docker build --file $$file --tag localhost/headrace-$$(basename $$(dirname $$file)):$(VERSION) . || exit 1; done
 
-images-check: install  ## run the images' build steps in clean environments: size, no torch, they start
+images-check: install  ## the images' build steps in clean environments: size, no torch, healthy with a read-only root
 	$(BIN)/python -m tests.helm.images $(ARGS)

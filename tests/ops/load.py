@@ -24,9 +24,9 @@ class Answer:
     resumes: int = 0
 
 
-async def stream(session: aiohttp.ClientSession, url: str, tokens: int, prompt: str = "hi") -> Answer:
-    """One streamed native request of exactly so many tokens."""
-    body = {"text": prompt, "stream": True, "sampling_params": {"max_new_tokens": tokens, "temperature": 0, "ignore_eos": True}}
+async def stream(session: aiohttp.ClientSession, url: str, tokens: int, prompt: str = "hi", *, ignore_eos: bool = True) -> Answer:
+    """One streamed native request of exactly so many tokens. Without `ignore_eos` a worker reserves less for it."""
+    body = {"text": prompt, "stream": True, "sampling_params": {"max_new_tokens": tokens, "temperature": 0, "ignore_eos": ignore_eos}}
     text, finish, resumes = "", None, 0
     try:
         async with session.post(f"{url}/generate", json=body) as response:

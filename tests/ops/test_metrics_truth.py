@@ -59,6 +59,13 @@ def idle(release: Release) -> dict[str, float]:
     gateway = settled(release.pods["gateway"][0], lambda s: s.sum("headrace_requests_in_flight") == 0)
     worker = settled(release.pods["worker-smollm2"][0], lambda s: s.sum("headrace_worker_kv_used_tokens") == 0)
     detokenizer = settled(release.pods["detokenizer"][0], lambda s: s.sum("headrace_detokenizer_open_states") == 0)
+    for page, name in (
+        (worker, "headrace_worker_sessions"),
+        (worker, "headrace_worker_cache_subscribers"),
+        (detokenizer, "headrace_detokenizer_sessions"),
+    ):
+        assert page.sum(name) == 1, f"{name}: there is one gateway"
+    assert worker.sum("headrace_worker_kv_capacity_tokens") == POOL
     assert worker.sum("headrace_worker_kv_capacity_tokens") == sum(
         worker.sum(f"headrace_worker_kv_{kind}_tokens") for kind in ("used", "evictable", "free")
     )
