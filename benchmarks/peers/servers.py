@@ -21,6 +21,9 @@ from services.common.version import VERSION
 _START_TIMEOUT_S = 600.0
 _STOP_TIMEOUT_S = 60.0
 _PAUSE_TIMEOUT_S = 5.0
+_SETTLE_TIMEOUT_S = 60.0
+_SAMPLE_S = 0.05
+_IDLE_SAMPLES = 20  # one after the other
 MODEL_NAME = "smollm2"
 
 
@@ -65,6 +68,13 @@ class Server:
             time.sleep(0.1)
         self.stop()
         raise RuntimeError(f"{self.recipe.name} did not start; see {self._log}")
+
+    def settle(self) -> None:
+        """Until it has nothing more to do, such as a warm-up of its own: paused in the middle of one it would look stuck later."""
+        end, idle = time.monotonic() + _SETTLE_TIMEOUT_S, 0
+        while time.monotonic() < end and idle < _IDLE_SAMPLES:
+            time.sleep(_SAMPLE_S)
+            idle = 0 if any(wants_to_run(process.pid) for process in self.processes()) else idle + 1
 
     def processes(self) -> list[psutil.Process]:
         """The whole tree."""
@@ -115,6 +125,18 @@ class Server:
 def _inherited() -> dict[str, str]:
     """This environment, without what would make a second start of Python programs as slow as the first."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
+def wants_to_run(pid: int) -> bool:
+    """Has the process a thread that runs or would if it had a core?"""
+    for task in Path(f"/proc/{pid}/task").glob("*/stat"):
+        try:
+            state = task.read_text().rpartition(") ")[2][:1]
+        except OSError:  # the thread has ended
+            continue
+        if state in "RD":
+            return True
+    return False
 
 
 def _runs(process: psutil.Process) -> bool:

@@ -32,6 +32,7 @@ class Session:
         self._stack.callback(server.stop)
         server.wait()
         print(f"  first answer after {server.first_answer_s:.1f} s", flush=True)
+        server.settle()
         server.pause()
         return server
 

@@ -18,7 +18,7 @@ from benchmarks.peers.clients import Client, Figures, OwnClient, VllmBench, figu
 from benchmarks.peers.floors import seconds
 from benchmarks.peers.loads import LOADS, LONG_PREFIX, Load
 from benchmarks.peers.memory import parse_smaps
-from benchmarks.peers.servers import MODEL_NAME, Recipe, Server
+from benchmarks.peers.servers import MODEL_NAME, Recipe, Server, wants_to_run
 from benchmarks.peers.session import Session
 from benchmarks.peers.table import agreement, markdown, rows, text
 from benchmarks.targets import BF16, EIGHT, INT8, ONE, START, TARGETS, VLLM
@@ -165,6 +165,19 @@ def test_vllm_bench_that_fails_is_told(tmp_path: Path) -> None:
     (tmp_path / "bin" / "vllm").chmod(0o755)
     with pytest.raises(RuntimeError, match="ended with 3: no such model"):
         VllmBench(tmp_path, tmp_path).run("http://h:1", "m", "v", FEW, 1)
+
+
+def test_a_server_settles_once_it_uses_no_more_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.peers.servers._IDLE_SAMPLES", 5)
+    busy = "import time\nend = time.process_time() + 0.5\nwhile time.process_time() < end: pass\ntime.sleep(60)"
+    server = Server(Recipe("busy", (sys.executable, "-c", busy), any_free("127.0.0.1"), "0"), tmp_path / "log")
+    try:
+        server.settle()
+        (process,) = server.processes()
+        assert process.cpu_times().user + process.cpu_times().system >= 0.4
+        assert not wants_to_run(process.pid)
+    finally:
+        server.stop()
 
 
 def test_a_server_that_dies_is_reported_with_its_log(tmp_path: Path) -> None:
