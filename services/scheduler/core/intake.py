@@ -98,7 +98,7 @@ class Intake:
         state.output.accepted.append(Accepted(choice.handle, choice.places_before, expected))
         if choice.deadline_ns is not None:
             self._timers.add(choice.deadline_ns, Timer.DEADLINE, choice.handle)
-        if config.req_waiting_timeout_s is not None:
+        if config.req_waiting_timeout_s is not None and not is_resumed(choice):
             self._timers.add(choice.arrival_ns + int(config.req_waiting_timeout_s * _NS), Timer.WAITING, choice.handle)
         self._replay(choice)
 
@@ -135,7 +135,7 @@ class Intake:
     def _overload(self, choice: Choice) -> ErrorInfo | None:
         """Refuse because the queue is full, unless a waiting choice of lower priority can give up its place."""
         state, most = self._state, self._state.config.max_queued_requests
-        if most is None or len(state.queue) < most:
+        if most is None or len(state.queue) < most or is_resumed(choice):
             return None
         error = ErrorInfo(
             ErrorCode.OVERLOADED,
@@ -144,8 +144,9 @@ class Intake:
             safe_to_retry=True,
         )
         if state.config.enable_priority_scheduling:
-            worst = min(state.queue, key=lambda waiting: (waiting.priority, -waiting.arrival_ns, -waiting.sequence))
-            if worst.priority < choice.priority:
+            may_go = (waiting for waiting in state.queue if not is_resumed(waiting))
+            worst = min(may_go, key=lambda waiting: (waiting.priority, -waiting.arrival_ns, -waiting.sequence), default=None)
+            if worst is not None and worst.priority < choice.priority:
                 lifecycle.end(state, worst, FinishReason.ABORT, error=error)
                 return None
         return error
@@ -172,3 +173,8 @@ class Intake:
     def _signed(self, priority: int) -> int:
         """Inside the scheduler a higher priority always goes first."""
         return -priority if self._state.config.schedule_low_priority_values_first else priority
+
+
+def is_resumed(choice: Choice) -> bool:
+    """Its request goes on from output that a client may have seen: it is never sent away for want of room or patience."""
+    return any(spec.prior_output_ids.size for spec in choice.request.choices)

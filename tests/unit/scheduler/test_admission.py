@@ -245,3 +245,22 @@ def test_early_stops_do_not_reserve_what_they_do_not_use() -> None:
     driver.turn()
     assert driver.scheduler.load().running >= 2
     driver.run()
+
+
+def test_what_goes_on_from_earlier_output_is_never_sent_away() -> None:
+    """It has waited elsewhere, found the queue full, and meets requests of higher priority: it still runs."""
+    driver = Driver(max_running_requests=1, max_queued_requests=1, enable_priority_scheduling=True, req_waiting_timeout_s=1.0)
+    driver.clock_ns = 60_000_000_000
+    driver.submit(prompt(50), max_new=20, priority=5)
+    driver.turn()
+    refused = [driver.submit(prompt(50, first=2), priority=5), driver.submit(prompt(50, first=3), priority=5)]
+    resumed = driver.submit(
+        prompt(50, first=4), max_new=20, priority=1, prior_output_ids=prompt(8, first=9), arrival_ns=driver.clock_ns - 30_000_000_000
+    )
+    driver.submit(prompt(50, first=5), priority=9)
+    driver.turn()
+    driver.clock_ns += 5_000_000_000
+    driver.run()
+    assert driver.final(resumed).error is None
+    assert driver.final(resumed).end_position == 20
+    assert driver.final(refused[1]).error is not None
