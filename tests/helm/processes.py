@@ -150,6 +150,7 @@ class Release:
         self, manifests: list[Manifest], folder: Path, overrides: Mapping[str, Mapping[str, Any]], *, secrets: Path | None = None
     ) -> None:
         self.pods: dict[str, list[Pod]] = {}
+        self._secrets = secrets or folder / "no-secrets"
         configs = of_kind(manifests, "ConfigMap")
         for component, workload in workloads(manifests).items():
             spec = workload["spec"]["template"]["spec"]
@@ -186,6 +187,18 @@ class Release:
         """Every pod, gateways last."""
         for component in sorted(self.pods, key=lambda name: name == "gateway"):
             yield from self.pods[component]
+
+    def helm_test(self, manifests: list[Manifest]) -> subprocess.CompletedProcess[str]:
+        """What `helm test` runs in its pod, with the first gateway in place of the Service's name."""
+        [pod] = [m for m in manifests if m["kind"] == "Pod"]
+        [one] = pod["spec"]["containers"]
+        given = {entry["name"]: entry["value"] for entry in one["env"]}
+        scheme = given["GATEWAY"].partition(":")[0]
+        gateway = f"{scheme}://127.0.0.1:{self.pods['gateway'][0].config['port']}"
+        arguments = [*one["command"][1:], *(word.replace("/etc/headrace", str(self._secrets)) for word in one["args"])]
+        assert one["command"][0] == "python"
+        environment = {**given, "GATEWAY": gateway, "PATH": os.environ["PATH"]}
+        return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False)
 
     @contextmanager
     def running(self) -> Iterator[Release]:

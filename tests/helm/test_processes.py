@@ -43,6 +43,12 @@ def test_it_serves(release: Release) -> None:
     assert answer["usage"]["completion_tokens"] == 30
 
 
+def test_helm_test_makes_its_completion(release: Release) -> None:
+    done = release.helm_test(render("nothing-values.yaml"))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["choices"][0]["message"]["content"] == expected(4)
+
+
 def test_metrics_are_where_the_pod_says(release: Release) -> None:
     for pod in release.all():
         with urllib.request.urlopen(f"http://127.0.0.1:{pod.config['metrics_port']}/metrics", timeout=10) as response:

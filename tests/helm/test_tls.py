@@ -83,6 +83,12 @@ def test_an_answer_over_https_passes_links_with_certificates(release: Release, a
     assert answer["choices"][0]["message"]["content"] == expected(30)
 
 
+def test_helm_test_makes_its_completion_over_https_with_a_key(release: Release) -> None:
+    done = release.helm_test(render("nothing-values.yaml", *SETS))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["usage"]["completion_tokens"] == 4
+
+
 def test_the_rendered_probes_ask_over_tls(release: Release) -> None:
     for pod in release.all():
         for kind in ("startup", "readiness", "liveness"):
