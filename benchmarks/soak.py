@@ -117,6 +117,8 @@ class _Soak:
         watching = asyncio.create_task(self._watch())
         seconds = 60 * self._options.minutes
         await load.open(rate, seconds, self._tally, self._options.seed)
+        if watching.done():
+            watching.result()  # it looks until it is cancelled, or a process is gone
         watching.cancel()
         minutes = (time.monotonic() - self._began) / 60
         load.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import urllib.request
 from collections.abc import Sequence
@@ -40,7 +41,8 @@ class Watched:
             descriptors, threads = self.process.num_fds(), self.process.num_threads()
         tasks = None
         if self.metrics_port is not None:
-            tasks = int(read_metrics(self.metrics_port).get("headrace_asyncio_tasks", 0))
+            with contextlib.suppress(OSError):  # a starved process answers late, and its memory is of interest all the same
+                tasks = int(read_metrics(self.metrics_port).get("headrace_asyncio_tasks", 0))
         self.samples.append(Sample(at, rss, descriptors, threads, tasks))
 
     def after(self, at: float) -> list[Sample]:

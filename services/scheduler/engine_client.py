@@ -14,15 +14,17 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from services.scheduler.cache.events import CacheEvents
+from services.scheduler.cache.events import CacheSnapshot
 from services.scheduler.core.counters import Counters
-from services.scheduler.core.messages import LoadSnapshot, SubmitRequest, TurnOutput
+from services.scheduler.core.decisions import Decision
+from services.scheduler.core.messages import LoadSnapshot
 from services.scheduler.core.scheduler import Scheduler
+from services.scheduler.delivery import Cancel, Delivery, Facts, Message, Submit, Update
 from services.scheduler.engine.interface import Engine
 
 log = logging.getLogger(__name__)
@@ -34,46 +36,20 @@ _STALLED_CHECK_S = 0.002  # choices wait for something that is not a step, such 
 
 
 @dataclass(frozen=True, slots=True)
-class Submit:
-    """A new request."""
-
-    request: SubmitRequest
-
-
-@dataclass(frozen=True, slots=True)
-class Cancel:
-    """End a choice; unknown handles are ignored."""
-
-    handle: int
-    cause: int
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """Change a live choice; None leaves a value as it is. `deadline_ns` is a reading of the monotonic clock."""
-
-    handle: int
-    priority: int | None = None
-    deadline_ns: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class _Call:
     """Run something between two turns."""
 
     work: Callable[[Scheduler], None]
 
 
-Message = Submit | Cancel | Update
-
-
 @dataclass(frozen=True, slots=True)
-class Delivery:
-    """What one turn said, in the order things happened."""
+class Built:
+    """What runs in the engine thread. `between_turns` is called after every turn."""
 
-    output: TurnOutput
-    events: CacheEvents | None
-    mode: str | None  # prefill, decode or mixed; None if no step ran
+    scheduler: Scheduler
+    engine: Engine
+    facts: Facts
+    between_turns: Callable[[], None] = lambda: None
 
 
 class EngineThread:
@@ -81,13 +57,11 @@ class EngineThread:
 
     def __init__(
         self,
-        build: Callable[[], tuple[Scheduler, Engine]],
+        build: Callable[[], Built],
         on_turn: Callable[[Delivery], None],
         on_failure: Callable[[BaseException], None],
-        between_turns: Callable[[], None] = lambda: None,
     ) -> None:
-        """`build` and `between_turns` run in the engine thread, the other callbacks in the event loop."""
-        self._between_turns = between_turns
+        """`build` runs in the engine thread, the callbacks in the event loop."""
         self._build = build
         self._on_turn = on_turn
         self._on_failure = on_failure
@@ -95,20 +69,24 @@ class EngineThread:
         self._deliveries: deque[Delivery] = deque()
         self._wake_pending = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._ready: asyncio.Future[None] | None = None
+        self._ready: asyncio.Future[Facts] | None = None
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._stopping = False
         self.counters = Counters()
-        self.evicted_tokens: Callable[[], int] = int
+        self._scheduler: Scheduler | None = None
         self.load: LoadSnapshot | None = None  # refreshed while turning, and when work ends
         self.busy_since_ns = 0  # end of the last turn (or arrival of work) while work is pending; 0 when idle
 
-    async def start(self) -> None:
+    async def start(self) -> Facts:
         """Build the scheduler and begin to turn. Raises what `build` raised."""
         self._loop = asyncio.get_running_loop()
         self._ready = self._loop.create_future()
         self._thread.start()
-        await self._ready
+        return await self._ready
+
+    @property
+    def evicted_tokens(self) -> int:
+        return self._scheduler.evicted_tokens if self._scheduler is not None else 0
 
     def send(self, *messages: Message) -> None:
         """Hand messages to the scheduler's next turn, in order."""
@@ -138,10 +116,20 @@ class EngineThread:
         since = self.busy_since_ns
         return (time.monotonic_ns() - since) / 1e9 if since else 0.0
 
-    @property
-    def identity(self) -> int | None:
-        """The thread's identity, for stack dumps."""
-        return self._thread.ident
+    def dump_stacks(self) -> None:
+        """Nothing: a dump of this process has the thread."""
+
+    async def decisions(self, count: int) -> Sequence[Decision]:
+        """The newest decisions, newest last."""
+        return await self.call(lambda scheduler: scheduler.decisions(count))
+
+    async def cache_snapshot(self) -> CacheSnapshot:
+        """All cached blocks."""
+        return await self.call(lambda scheduler: scheduler.cache_snapshot())
+
+    async def flush_cache(self) -> int | None:
+        """Empty the prefix cache; None while choices live."""
+        return await self.call(lambda scheduler: scheduler.flush_cache())
 
     async def stop(self) -> None:
         """Let the current turn end, close scheduler and engine, join the thread."""
@@ -153,22 +141,22 @@ class EngineThread:
 
     def _run(self) -> None:
         try:
-            scheduler, engine = self._build()
-            self.load, self.counters = scheduler.load(), scheduler.counters
-            self.evicted_tokens = lambda: scheduler.evicted_tokens
+            built = self._build()
+            self._scheduler = built.scheduler
+            self.load, self.counters = built.scheduler.load(), built.scheduler.counters
         except BaseException as error:
             self._post(_fail, self._ready, error)
             return
-        self._post(_settle, self._ready, None, None)
+        self._post(_settle, self._ready, built.facts, None)
         try:
-            self._turn_forever(scheduler)
+            self._turn_forever(built.scheduler, built.between_turns)
         except BaseException as error:
             log.exception("the engine thread died")
             self._post(self._on_failure, error)
         finally:
-            engine.close()
+            built.engine.close()
 
-    def _turn_forever(self, scheduler: Scheduler) -> None:
+    def _turn_forever(self, scheduler: Scheduler, between_turns: Callable[[], None]) -> None:
         load_due = 0
         while not self._stopping:
             if not scheduler.has_work:
@@ -178,7 +166,7 @@ class EngineThread:
             self._take_all(scheduler)
             before = _steps(scheduler.counters)
             output = scheduler.turn()
-            self._between_turns()
+            between_turns()
             now = self.busy_since_ns = time.monotonic_ns()
             mode = _mode(before, _steps(scheduler.counters))
             events = scheduler.drain_cache_events()

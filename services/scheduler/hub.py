@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from services.scheduler.core.messages import SubmitRequest, TurnOutput
-from services.scheduler.engine_client import Cancel, Delivery, EngineThread, Submit, Update
+from services.scheduler.delivery import Cancel, Delivery, EngineClient, Submit, Update
 from services.scheduler.outbox import portions
 
 HANDLE_BITS = 32  # lower part of a handle: the peer's; upper part: the Session
@@ -36,17 +36,17 @@ class _Live:
 
 
 class Hub:
-    """Routes between Sessions and the engine thread; knows every live choice."""
+    """Routes between Sessions and the engine; knows every live choice."""
 
     def __init__(self) -> None:
-        self._engine: EngineThread | None = None
+        self._engine: EngineClient | None = None
         self._peers: dict[int, Peer] = {}
         self._ids = itertools.count(1)
         self._live: dict[int, _Live] = {}
         self._changed = asyncio.Event()
         self.draining = False
 
-    def attach(self, engine: EngineThread) -> None:
+    def attach(self, engine: EngineClient) -> None:
         """Set whom to submit to."""
         self._engine = engine
 

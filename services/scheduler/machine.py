@@ -11,10 +11,12 @@ from services.common.config import ConfigError
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.constraints import make_desk
 from services.scheduler.core.scheduler import Scheduler
+from services.scheduler.delivery import Facts
 from services.scheduler.engine.canary import CanaryEngine
-from services.scheduler.engine.interface import Engine
+from services.scheduler.engine.interface import Engine, EngineInfo
 from services.scheduler.engine.script import load_script
 from services.scheduler.engine.scripted import ScriptedEngine
+from services.scheduler.engine_client import Built
 from services.scheduler.grammar.desk import GrammarDesk
 from services.scheduler.kv_canary import KvCanary
 from services.scheduler.report import StartupReport
@@ -31,41 +33,51 @@ _SCRIPTED_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
+class Texts:
+    """What a worker knows of text: where stop texts and constraints become matchers and grammars."""
+
+    stops: TextStops
+    grammars: GrammarDesk
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """Everything that is there once the model is loaded."""
 
-    scheduler: Scheduler
-    engine: Engine
-    architecture: str
-    text_stops: TextStops
-    grammars: GrammarDesk
-    publishes_blocks: bool
-    canary: KvCanary | None  # to be swept between turns
+    built: Built
+    texts: Texts
 
 
 def build_machine(config: SchedulerConfig, sources: dict[str, str], epoch: int, report: StartupReport) -> Machine:
     """Load the model (or the script) and put the scheduler on it. Raises ConfigError."""
     engine, architecture = _engine(config, report)
+    info = engine.info
     with report.phase("tokenizer"):
-        text_stops = _text_stops(config)
-    core = core_config(config, engine.info, epoch)
+        texts = load_texts(config, info)
+    core = core_config(config, info, epoch)
     report_flags(report, config, sources, core)
     try:
         scheduler = Scheduler(core, engine, log=lambda line: log.info(str(line)))
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    info = engine.info
+    canary = _canary(config, engine, scheduler)
+    facts = Facts(info, architecture, core.publish_cache_events and not core.disable_radix_cache, report)
+    return Machine(Built(scheduler, engine, facts, canary.sweep if canary else lambda: None), texts)
+
+
+def load_texts(config: SchedulerConfig, info: EngineInfo) -> Texts:
+    """The tokenizer's bytes, and the desk for constraints."""
+    stops = _text_stops(config)
     grammars = make_desk(
         config.grammar_backend,
-        text_stops.tokens,
+        stops.tokens,
         info.vocab_size,
         info.eos_token_ids,
         any_whitespace=not config.constrained_json_disable_any_whitespace,
         max_whitespace=config.constrained_json_max_whitespace_cnt,
         compile_limit_s=config.grammar_compile_timeout,
     )
-    publishes_blocks = core.publish_cache_events and not core.disable_radix_cache
-    return Machine(scheduler, engine, architecture, text_stops, grammars, publishes_blocks, _canary(config, engine, scheduler))
+    return Texts(stops, grammars)
 
 
 def _canary(config: SchedulerConfig, engine: Engine, scheduler: Scheduler) -> KvCanary | None:

@@ -26,9 +26,14 @@ class Watchdog:
         timeout_s: float,
         soft_timeout_s: float | None,
         on_stuck: Callable[[], Awaitable[None]],
+        also_dump: Callable[[], None] = lambda: None,
         leave: Callable[[int], None] = os._exit,
     ) -> None:
-        """`on_stuck` marks the process as dead before `leave(EXIT_STUCK)`; a timeout of 0 turns a limit off."""
+        """`on_stuck` marks the process as dead before `leave(EXIT_STUCK)`; `also_dump` writes stacks this process lacks.
+
+        A timeout of 0 turns a limit off.
+        """
+        self._also_dump = also_dump
         self._turn_age_s = turn_age_s
         self._timeout_s = timeout_s
         self._soft_timeout_s = soft_timeout_s
@@ -60,7 +65,7 @@ class Watchdog:
             await self._on_stuck()
             self._leave(EXIT_STUCK)
 
-    @staticmethod
-    def _dump(message: str, age: float) -> None:
+    def _dump(self, message: str, age: float) -> None:
         log.error(message, extra={"age_s": round(age, 1)})
         faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
+        self._also_dump()

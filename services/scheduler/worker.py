@@ -1,4 +1,4 @@
-"""The scheduler-worker put together: one engine thread, three gRPC services, one hub between them."""
+"""The scheduler-worker put together: one engine, three gRPC services, one hub between them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from services.common.config import Sources
 from services.common.metrics import Metrics
 from services.common.server import ServiceHost
 from services.scheduler.config import SchedulerConfig
-from services.scheduler.core.scheduler import Scheduler
-from services.scheduler.engine.interface import Engine
-from services.scheduler.engine_client import Delivery, EngineThread
+from services.scheduler.delivery import Delivery, EngineClient, Facts
+from services.scheduler.engine_client import Built, EngineThread
+from services.scheduler.engine_process import EngineProcess
 from services.scheduler.grammar.exported import export as export_grammars
 from services.scheduler.hub import Hub
-from services.scheduler.machine import Machine, build_machine
+from services.scheduler.machine import Texts, build_machine, load_texts
 from services.scheduler.report import StartupReport
 from services.scheduler.servicer.doors import Doors
 from services.scheduler.servicer.info import Identity
@@ -42,9 +42,9 @@ class Worker:
         self._argv = tuple(argv)
         self._boot = secrets.randbits(63)
         self._report = StartupReport()
-        self._machine: Machine | None = None
+        self._texts: Texts | None = None
         self._hub = Hub()
-        self._engine = EngineThread(self._build, self._on_turn, self._on_failure, self._between_turns)
+        self._engine = self._client()
         self._hub.attach(self._engine)
         self._base_metrics = Metrics("scheduler", constant={"model_name": self._model_name})
         self._metrics = WorkerMetrics(self._base_metrics, self._engine, lambda: self._hub.sessions)
@@ -65,7 +65,7 @@ class Worker:
                 self._host.request_stop()
                 await leaving
                 raise error
-            await self._open()
+            await self._open(loading.result())
             watchdog = asyncio.create_task(self._watchdog().run())
             code = await leaving
             watchdog.cancel()
@@ -76,14 +76,17 @@ class Worker:
             self._leave(code)
         return EXIT_ENGINE_FAILED if self._failed else code
 
-    async def _open(self) -> None:
+    async def _open(self, facts: Facts) -> None:
         """Everything is loaded: let requests in."""
-        assert self._machine is not None
-        self._doors.open(self._machine, self._identity(self._machine), self._report)
-        self._metrics.on_start(self._report)
+        if self._texts is None:  # the engine's process has its own
+            self._texts = await asyncio.to_thread(load_texts, self._config, facts.info)
+        if facts.report is not self._report:
+            facts.report.phases[:0] = self._report.phases
+        self._doors.open(facts, self._texts, self._identity(facts, self._texts))
+        self._metrics.on_start(facts.report)
         if self._config.grammar_backend != "none":
-            export_grammars(self._machine.grammars.store, self._base_metrics)
-        log.info(self._report.text(), extra={"report": True})
+            export_grammars(self._texts.grammars.store, self._base_metrics)
+        log.info(facts.report.text(), extra={"report": True})
         await self._host.set_ready(True)
         log.info("ready", extra={"model": self._model_name})
 
@@ -92,13 +95,13 @@ class Worker:
         config = self._config
         return config.served_model_name or (Path(config.model_path).stem if config.model_path else "scripted")
 
-    def _identity(self, machine: Machine) -> Identity:
+    def _identity(self, facts: Facts, texts: Texts) -> Identity:
         return Identity(
             boot_id=f"{self._boot:016x}",
             model=self._model_name,
             model_path=self._config.model_path or "",
-            architecture=machine.architecture,
-            tokenizer_digest=machine.text_stops.tokenizer_digest,
+            architecture=facts.architecture,
+            tokenizer_digest=texts.stops.tokenizer_digest,
             weight_version=self._config.weight_version,
             launch_command=(sys.executable, "-m", "services.scheduler", *self._argv),
         )
@@ -110,22 +113,27 @@ class Worker:
 
         config = self._config
         return Watchdog(
-            self._engine.turn_age_s, timeout_s=config.watchdog_timeout, soft_timeout_s=config.soft_watchdog_timeout, on_stuck=on_stuck
+            self._engine.turn_age_s,
+            timeout_s=config.watchdog_timeout,
+            soft_timeout_s=config.soft_watchdog_timeout,
+            on_stuck=on_stuck,
+            also_dump=self._engine.dump_stacks,
         )
 
     async def _drain(self) -> None:
         await self._hub.drain(int(self._config.drain_timeout * 1000))
 
-    # ------------------------------------------------------------------ called by the engine thread's client
+    # ------------------------------------------------------------------ the engine, and what its client calls
 
-    def _build(self) -> tuple[Scheduler, Engine]:
+    def _client(self) -> EngineClient:
+        if self._config.engine_client == "process":
+            return EngineProcess(self._argv, self._boot, self._on_turn, self._on_failure)
+        return EngineThread(self._build, self._on_turn, self._on_failure)
+
+    def _build(self) -> Built:
         machine = build_machine(self._config, self._sources.of, self._boot, self._report)
-        self._machine = machine
-        return machine.scheduler, machine.engine
-
-    def _between_turns(self) -> None:
-        if self._machine is not None and self._machine.canary is not None:
-            self._machine.canary.sweep()
+        self._texts = machine.texts
+        return machine.built
 
     def _on_turn(self, delivery: Delivery) -> None:
         self._hub.on_turn(delivery)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from services.common.metrics import Metrics
 from services.scheduler.core.counters import Counters
 from services.scheduler.core.messages import Final, FinishReason, LoadSnapshot
-from services.scheduler.engine_client import Delivery, EngineThread
+from services.scheduler.delivery import Delivery, EngineClient
 from services.scheduler.report import StartupReport
 
 _NS = 1e9
@@ -25,7 +25,7 @@ _REJECTIONS = {
 class WorkerMetrics:
     """Gauges are read when scraped; finals and turns are observed as they pass through the event loop."""
 
-    def __init__(self, metrics: Metrics, engine: EngineThread, sessions: Callable[[], int]) -> None:
+    def __init__(self, metrics: Metrics, engine: EngineClient, sessions: Callable[[], int]) -> None:
         self._metrics = metrics
         self._engine = engine
         self.merged_frames = metrics.counter("headrace_worker_merged_frames_total")
@@ -124,7 +124,7 @@ class WorkerMetrics:
         }
         for source, count in prefill.items():
             self._metrics.counter("headrace_worker_prefill_tokens_total", source=source).read(of(count))
-        self._metrics.counter("headrace_worker_evicted_tokens_total").read(lambda: self._engine.evicted_tokens())
+        self._metrics.counter("headrace_worker_evicted_tokens_total").read(lambda: self._engine.evicted_tokens)
         given_up: dict[str, Callable[[Counters], float]] = {
             "input": lambda c: c.retracted_input_tokens,
             "output": lambda c: c.retracted_output_tokens,

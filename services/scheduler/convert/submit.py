@@ -19,9 +19,10 @@ from services.scheduler.convert.limits import (
     MAX_TOP_LOGPROBS,
     RequestBounds,
 )
-from services.scheduler.core.messages import ChoiceSpec, Namespace, StopSpec, SubmitRequest
+from services.scheduler.core.messages import ChoiceSpec, Namespace, StopSpec, SubmitRequest, TextRules
 from services.scheduler.core.plan import SamplingSpec
 from services.scheduler.grammar.desk import GrammarDesk
+from services.scheduler.text_rules import bind
 from services.scheduler.text_stops import TextStops
 
 _NS_PER_MS = 1_000_000
@@ -71,10 +72,8 @@ class SubmitConverter:
         _check_ids(prompt_ids, self._bounds.vocab_size, "prompt.token_ids")
         ids = prompt_ids.astype(np.int32)
         stops = self._stops(submit.stops)
-        grammar = None
-        if submit.HasField("constraint"):
-            begin_after = tuple(submit.constraint.begin_after_ids)
-            grammar = self._grammars.factory(*_constraint(submit), begin_after, submit.stops.keep_special_ids)
+        rules = _text_rules(submit)
+        stop_matcher, grammar = bind(rules, ids, self._text_stops, self._grammars)
         return SubmitRequest(
             request_id=submit.request_id,
             attempt=submit.attempt,
@@ -90,14 +89,8 @@ class SubmitConverter:
             prompt_logprobs_from=self._prompt_logprobs_from(submit.output, prompt_ids.size),
             stream_interval=max(1, submit.output.stream_interval),
             grammar=grammar,
-            stop_matcher=self._text_stops.factory(
-                submit.stops.strings,
-                submit.stops.regexes,
-                ids,
-                skip_special=submit.stops.skip_special_tokens,
-                keep_special_ids=frozenset(submit.stops.keep_special_ids),
-                spaces_between_special=submit.stops.spaces_between_special,
-            ),
+            stop_matcher=stop_matcher,
+            texts=rules,
         )
 
     def _choice(self, choice: pb.Choice, at: int, handle: int) -> ChoiceSpec:
@@ -179,6 +172,19 @@ class SubmitConverter:
 def prompt_tokens(submit: pb.Submit) -> int:
     """Length of the whole prompt, of which this message may hold only the beginning."""
     return max(submit.prompt.total_tokens, len(submit.prompt.token_ids))
+
+
+def _text_rules(submit: pb.Submit) -> TextRules:
+    stops, given = submit.stops, submit.HasField("constraint")
+    return TextRules(
+        strings=tuple(stops.strings),
+        regexes=tuple(stops.regexes),
+        skip_special=stops.skip_special_tokens,
+        keep_special_ids=tuple(stops.keep_special_ids),
+        spaces_between_special=stops.spaces_between_special,
+        constraint=_constraint(submit) if given else None,
+        begin_after_ids=tuple(submit.constraint.begin_after_ids) if given else (),
+    )
 
 
 def _constraint(submit: pb.Submit) -> tuple[str, str]:

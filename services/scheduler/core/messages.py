@@ -95,6 +95,19 @@ class StopSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class TextRules:
+    """What a stop matcher and a grammar are made of, as plain values: they travel where the makers cannot."""
+
+    strings: tuple[str, ...] = ()
+    regexes: tuple[str, ...] = ()
+    skip_special: bool = True
+    keep_special_ids: tuple[int, ...] = ()
+    spaces_between_special: bool = True
+    constraint: tuple[str, str] | None = None  # kind and text
+    begin_after_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SubmitRequest:
     """A request of one or more choices over one prompt; every value is within its range already.
 
@@ -117,6 +130,7 @@ class SubmitRequest:
     stream_interval: int = 1  # tokens per output row after the first token
     stop_matcher: Callable[[], StopMatcher] | None = None
     grammar: Callable[[], Grammar] | None = None
+    texts: TextRules = field(default_factory=TextRules)
 
 
 @dataclass(frozen=True, slots=True)

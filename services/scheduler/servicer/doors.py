@@ -15,10 +15,9 @@ from services.scheduler.cache.events import CacheSnapshot
 from services.scheduler.convert.limits import RequestBounds
 from services.scheduler.convert.load import load_message
 from services.scheduler.convert.submit import SubmitConverter
-from services.scheduler.engine_client import EngineThread
+from services.scheduler.delivery import EngineClient, Facts
 from services.scheduler.hub import Hub
-from services.scheduler.machine import Machine
-from services.scheduler.report import StartupReport
+from services.scheduler.machine import Texts
 from services.scheduler.servicer.admin_servicer import AdminServicer
 from services.scheduler.servicer.cache_servicer import CacheServicer
 from services.scheduler.servicer.info import Identity, WorkerInfo
@@ -33,7 +32,7 @@ class Doors:
     NAMES = ("headrace.scheduler.v1.Scheduler", "headrace.scheduler.v1.SchedulerAdmin", "headrace.scheduler.v1.CacheEvents")
 
     def __init__(
-        self, hub: Hub, engine: EngineThread, worker_metrics: WorkerMetrics, metrics: Metrics, request_stop: Callable[[], None]
+        self, hub: Hub, engine: EngineClient, worker_metrics: WorkerMetrics, metrics: Metrics, request_stop: Callable[[], None]
     ) -> None:
         self._hub = hub
         self._engine = engine
@@ -48,16 +47,16 @@ class Doors:
         scheduler_pb2_grpc.add_SchedulerAdminServicer_to_server(self._admin, server)  # type: ignore[no-untyped-call]
         cache_events_pb2_grpc.add_CacheEventsServicer_to_server(self.cache, server)  # type: ignore[no-untyped-call]
 
-    def open(self, machine: Machine, identity: Identity, report: StartupReport) -> None:
+    def open(self, facts: Facts, texts: Texts, identity: Identity) -> None:
         """Let requests in."""
-        info = machine.engine.info
-        worker = WorkerInfo(identity, info, report, self._load, self._decisions)
+        info = facts.info
+        worker = WorkerInfo(identity, info, facts.report, self._load, self._decisions)
         bounds = RequestBounds(
             frozenset({identity.model, identity.model_path}), info.vocab_size, info.context_length, identity.weight_version
         )
         deps = SessionDeps(
             hub=self._hub,
-            converter=SubmitConverter(bounds, machine.text_stops, machine.grammars),
+            converter=SubmitConverter(bounds, texts.stops, texts.grammars),
             welcome=worker.welcome(),
             load=self._load,
             turn_age_s=self._engine.turn_age_s,
@@ -69,7 +68,7 @@ class Doors:
             model=identity.model,
             model_digest=info.model_digest,
             block_size=BLOCK_SIZE,
-            publishes_blocks=machine.publishes_blocks,
+            publishes_blocks=facts.publishes_blocks,
         )
         self.cache.open_for_business(cache_info, self._snapshot, self._load)
 
@@ -79,11 +78,11 @@ class Doors:
         return load_message(load, self._engine.turn_age_s())
 
     async def _decisions(self, count: int) -> Sequence[dict[str, Any]]:
-        found = await self._engine.call(lambda scheduler: scheduler.decisions(count))
+        found = await self._engine.decisions(count)
         return [decision.as_dict() for decision in found]
 
     async def _snapshot(self) -> CacheSnapshot:
-        return await self._engine.call(lambda scheduler: scheduler.cache_snapshot())
+        return await self._engine.cache_snapshot()
 
     async def _flush(self) -> int | None:
-        return await self._engine.call(lambda scheduler: scheduler.flush_cache())
+        return await self._engine.flush_cache()

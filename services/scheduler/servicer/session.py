@@ -18,7 +18,7 @@ from services.common.version import PROTOCOL
 from services.scheduler.convert.frames import error_final, frames
 from services.scheduler.convert.submit import SubmitConverter, prompt_tokens
 from services.scheduler.core.messages import TurnOutput
-from services.scheduler.engine_client import Update
+from services.scheduler.delivery import Update
 from services.scheduler.hub import HANDLE_BITS, Hub
 from services.scheduler.outbox import Outbox
 

@@ -12,16 +12,18 @@ import pytest
 from services.scheduler.core.messages import ChoiceSpec, StopSpec, SubmitRequest
 from services.scheduler.core.scheduler import Scheduler
 from services.scheduler.core.settings import SchedulerConfig
-from services.scheduler.engine.interface import Engine
+from services.scheduler.delivery import Cancel, Delivery, Facts, Submit
 from services.scheduler.engine.script import Failure, Playback, Script
 from services.scheduler.engine.scripted import ScriptedEngine
-from services.scheduler.engine_client import Cancel, Delivery, EngineThread, Submit
+from services.scheduler.engine_client import Built, EngineThread
+from services.scheduler.report import StartupReport
 
 
-def _build(script: Script) -> Callable[[], tuple[Scheduler, Engine]]:
-    def build() -> tuple[Scheduler, Engine]:
+def _build(script: Script) -> Callable[[], Built]:
+    def build() -> Built:
         engine = ScriptedEngine(script, num_slots=1024, max_rows=8)
-        return Scheduler(SchedulerConfig(max_running_requests=8), engine), engine
+        scheduler = Scheduler(SchedulerConfig(max_running_requests=8), engine)
+        return Built(scheduler, engine, Facts(engine.info, "scripted", False, StartupReport()))
 
     return build
 
@@ -81,7 +83,7 @@ async def test_a_cancel_sent_after_its_submit_always_arrives_after_it() -> None:
 
 
 async def test_failures_of_the_build_and_of_a_turn_are_told() -> None:
-    def broken() -> tuple[Scheduler, Engine]:
+    def broken() -> Built:
         raise ValueError("no model")
 
     listener = _Listener()
