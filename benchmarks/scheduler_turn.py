@@ -161,7 +161,7 @@ def main() -> None:
             scheduler = loaded(8, 1000, False, not options.no_cache_events, spare)
             costs.append(admission_us(scheduler, length, decode_us(scheduler)))
         allowed = 50 + 0.020 * length
-        print(f"{length:>8} {costs[0]:>9.0f} µs {costs[1]:>19.0f} µs {allowed:>9.0f} µs {costs[0] / allowed:>8.0%}")
+        print(f"{length:>8} {costs[0]:>9.0f} µs {costs[1]:>19.0f} µs {allowed:>9.0f} µs {max(costs) / allowed:>8.0%}")
 
 
 if __name__ == "__main__":

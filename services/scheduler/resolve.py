@@ -11,7 +11,7 @@ from services.scheduler.core.settings import SchedulerConfig as CoreConfig
 from services.scheduler.engine.interface import EngineInfo
 from services.scheduler.report import ReportedSetting, StartupReport
 
-# docs/decisions/0001-prefill-chunks-on-a-cpu.md
+# docs/decisions/0002-prefill-chunks-adapt.md
 _ITL_TARGET_MS = 150.0
 _LARGEST_CHUNK = 2048  # tokens of a step while nobody decodes: a longer one is no faster
 _FIXED_CHUNK = 256
