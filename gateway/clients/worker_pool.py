@@ -13,6 +13,7 @@ from services.common.metrics import Metrics
 from services.common.server_config import ServerConfig
 
 _PULSE_S = 1.0
+_DEAF_S = 0.25  # longer than the event loop is ever late by itself
 
 
 class WorkerPool:
@@ -107,7 +108,12 @@ class WorkerPool:
             self._registry.report_load(worker, session.load)
 
     async def _watch(self) -> None:
+        """Look for workers that have fallen silent. While this process itself stood still it has not listened: that is no silence."""
         while True:
+            asleep = time.monotonic()
             await asyncio.sleep(_PULSE_S)
+            deaf_s = time.monotonic() - asleep - _PULSE_S
             for session in self.sessions():
+                if deaf_s > _DEAF_S:
+                    session.last_frame_at += deaf_s
                 session.check_pulse(self._silence_limit_s)

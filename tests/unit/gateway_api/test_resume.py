@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import Any
 
 from protos.scheduler.v1 import scheduler_pb2 as pb
@@ -119,6 +120,18 @@ async def test_a_silent_worker_counts_as_dead() -> None:
         stack.workers[1].script = lambda submit: tale(submit)
         for _ in range(2):
             assert (await read(stack))[0] == EXPECTED
+
+
+async def test_a_gateway_that_stood_still_blames_no_worker() -> None:
+    """As after a pause of its machine: what it has not heard it has not listened to."""
+    async with running(2, worker_stall_secs=0.8) as stack:
+        for worker in stack.workers:
+            worker.script = lambda submit: tale(submit, pause_s=0.05)
+        asking = [asyncio.create_task(read(stack)) for _ in range(4)]
+        await until(lambda: sum(worker.running for worker in stack.workers) == 4)
+        time.sleep(2.0)  # noqa: ASYNC251 the pause
+        assert [text for text, _ in await asyncio.gather(*asking)] == [EXPECTED] * 4
+        assert sum(len(worker.submits) for worker in stack.workers) == 4, "nothing was sent twice"
 
 
 async def test_a_dead_detokenizer_is_not_noticed(stack: Stack) -> None:
