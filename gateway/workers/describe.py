@@ -36,6 +36,7 @@ def describe(registry: Registry, worker: Worker) -> dict[str, Any]:
             "blocks": tree.blocks_of(worker.id) if tree is not None else 0,
             "used_tokens": load.kv_used_tokens,
             "total_tokens": load.kv_total_tokens,
+            "recent_hit_rate": worker.recent_hits.rate,
         },
         "breaker": worker.breaker.state.value,
     }

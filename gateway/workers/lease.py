@@ -92,6 +92,7 @@ class Lease:
         if self._forecast is not None:
             self._forecast.predicted_tokens += self.decision.predicted_tokens
             self._forecast.found_tokens += cached_tokens
+            self.worker.recent_hits.add(prompt_tokens, cached_tokens)
             self._forecast = None
 
     def first_token(self) -> None:

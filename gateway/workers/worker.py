@@ -16,6 +16,8 @@ from gateway.workers.state import Signals, WorkerState
 
 __all__ = ["InFlight", "LoadReport", "ModelIdentity", "Worker", "WorkerInfo", "WorkerState"]
 
+_FADE = 0.99  # a hundred requests back counts a third
+
 
 @dataclass(frozen=True, slots=True)
 class ModelIdentity:
@@ -101,6 +103,24 @@ class InFlight:
         return self.prefill_tokens - min(self.computed_tokens, self.started_tokens) + self.others_prefill_tokens
 
 
+@dataclass(slots=True)
+class RecentHits:
+    """Prompt tokens of a worker's last requests and those it found in its cache; a request fades as others follow it."""
+
+    prompt_tokens: float = 0.0
+    cached_tokens: float = 0.0
+
+    def add(self, prompt_tokens: int, cached_tokens: int) -> None:
+        """One request has begun."""
+        self.prompt_tokens = _FADE * self.prompt_tokens + prompt_tokens
+        self.cached_tokens = _FADE * self.cached_tokens + cached_tokens
+
+    @property
+    def rate(self) -> float | None:
+        """Share of prompt tokens that were cached; None before the first request."""
+        return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None
+
+
 class Worker:
     """Identity, state and counters of one worker. The registry changes the state; leases change the counters.
 
@@ -117,6 +137,7 @@ class Worker:
         self.info: WorkerInfo | None = None
         self.load = LoadReport()
         self.in_flight = InFlight()
+        self.recent_hits = RecentHits()
 
     @property
     def model(self) -> str | None:

@@ -116,7 +116,7 @@ async def test_workers_that_leave_before_their_streams_have_ended(tmp_path: Path
 
 async def test_a_worker_that_stands_still(tmp_path: Path) -> None:
     """It holds its connections and says nothing: its streams go on elsewhere, and it may come back."""
-    async with fleet_of(tmp_path, gateway={"worker_stall_secs": 1.5}).running() as fleet:
+    async with fleet_of(tmp_path, gateway={"worker_stall_secs": 6.0}).running() as fleet:
         load = Load(fleet.url, 32, TOKENS, PROMPTS)
         reference = await load.reference()
         frozen = fleet.workers[0].process
@@ -124,7 +124,7 @@ async def test_a_worker_that_stands_still(tmp_path: Path) -> None:
 
         async def disturb() -> None:
             frozen.send_signal(signal.SIGSTOP)
-            await asyncio.sleep(5)
+            await asyncio.sleep(10)
             frozen.send_signal(signal.SIGCONT)
             await fleet.until_ready()
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gateway.resilience.circuit_breaker import BreakerState
 from gateway.routing.factory import PolicySettings, make_policy
 from gateway.workers.address import normalise
+from gateway.workers.describe import describe
 from gateway.workers.lease import Lease, Outcome
 from gateway.workers.registry import Registry, RegistrySettings
 from gateway.workers.request import LeaseRequest, PromptKey
@@ -395,6 +396,18 @@ def test_a_report_shows_how_far_a_long_prompt_is_and_takes_nothing_off_what_it_c
     short.settle(Outcome.SUCCESS)
     long.settle(Outcome.SUCCESS)
     assert (worker.in_flight.started_tokens, worker.in_flight.prefill_tokens) == (0, 0)
+
+
+def test_the_hit_rate_of_each_worker_is_that_of_its_last_requests() -> None:
+    fleet = registry()
+    worker = ready(fleet, "a:1")
+    assert describe(fleet, worker)["cache"]["recent_hit_rate"] is None
+    for cached in [0] * 50 + [240] * 700:
+        lease = fleet.lease(ask())
+        lease.started(320, cached)
+        lease.started(320, 0)
+        lease.settle(Outcome.SUCCESS)
+    assert describe(fleet, worker)["cache"]["recent_hit_rate"] == pytest.approx(0.75, abs=0.01), "a request counts once"
 
 
 def test_a_prefix_that_was_gone_on_arrival_counts_as_work() -> None:
