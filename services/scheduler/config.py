@@ -146,7 +146,9 @@ class SchedulerConfig(BatchOptions):
     constrained_json_max_whitespace_cnt: int = option(
         16, "most whitespace in a row in constrained JSON, so that no model fills its budget with it; -1 is no bound", group="Operation"
     )
-    grammar_compile_timeout: float = option(10.0, "longest compilation of one constraint", group="Operation", unit="s", check=at_least(0.1))
+    grammar_compile_timeout: float = option(
+        10.0, "most processor time the compilation of one constraint may take", group="Operation", unit="s", check=at_least(0.1)
+    )
     engine_client: str = option("thread", "where the engine runs beside the gRPC server", group="Operation", choices=("thread", "process"))
     random_seed: int = option(0, "seed of what the scheduler itself draws", group="Operation")
     skip_engine_warmup: bool = option(False, "do not run the engine once before saying ready", group="Operation")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 
 from services.common.text.token_bytes import TokenBytes
 from services.scheduler.grammar.backends import START_ALLOWANCE_S, make_backend
+from services.scheduler.grammar.compiler_processes import PATIENCE
 from services.scheduler.grammar.desk import GrammarDesk
 from services.scheduler.grammar.interface import CompiledGrammar, GrammarBackend, GrammarSpec
 from services.scheduler.grammar.store import GrammarStore
@@ -80,4 +81,4 @@ def make_desk(
         most = max_whitespace if max_whitespace > 0 else None
         return make_backend(name, vocabulary, any_whitespace=any_whitespace, max_whitespace=most, compile_limit_s=compile_limit_s)
 
-    return LazyDesk(LazyBackend(name, make), compile_limit_s=compile_limit_s + START_ALLOWANCE_S)
+    return LazyDesk(LazyBackend(name, make), compile_limit_s=PATIENCE * compile_limit_s + START_ALLOWANCE_S)

@@ -9,7 +9,7 @@ from services.scheduler.grammar.xgrammar_backend import XGrammarBackend
 
 BACKENDS = ("xgrammar", "llguidance", "none")
 START_ALLOWANCE_S = 60.0
-"""Time a compile may take beyond its limit, as it may have to start a process first. Backends keep the limit themselves."""
+"""Time a compile may take besides, as it may have to start a process first. Backends keep the limit themselves."""
 
 
 class NoBackend:

@@ -9,7 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from services.scheduler.grammar.checks import checked, satisfiable
-from services.scheduler.grammar.interface import CompiledGrammar, GrammarFailure, GrammarKind, GrammarSpec, InvalidGrammar, Matcher
+from services.scheduler.grammar.interface import (
+    CompiledGrammar,
+    GrammarFailure,
+    GrammarKind,
+    GrammarSpec,
+    InvalidGrammar,
+    Matcher,
+    TooCostly,
+)
+from services.scheduler.grammar.probe import too_costly
 from services.scheduler.grammar.schema.profile import LLGUIDANCE
 from services.scheduler.grammar.tag_lark import TagLark
 from services.scheduler.grammar.vocabulary import GrammarVocabulary, PerVocabulary
@@ -55,6 +64,8 @@ class LLGuidanceBackend:
         import llguidance
 
         self._library = llguidance
+        # half of the library's own limits or less: they bound what one step of one request costs all others
+        self._limits = llguidance.LLParserLimits(step_max_items=10_000, step_lexer_fuel=100_000, max_items_in_row=1000)
         self._options: Any = {"whitespace_flexible": any_whitespace}
         if any_whitespace and max_whitespace is not None:
             self._options["whitespace_pattern"] = rf"[\x20\x0A\x0D\x09]{{1,{max_whitespace}}}"
@@ -75,11 +86,18 @@ class LLGuidanceBackend:
             grammar = self._grammar(spec)
         except (ValueError, TypeError) as error:
             raise InvalidGrammar(str(error), spec.kind) from error
-        matcher = self._library.LLMatcher(tokenizer, grammar, log_level=0)
+        matcher = self._library.LLMatcher(tokenizer, grammar, log_level=0, limits=self._limits)
         if matcher.is_error():
             raise InvalidGrammar(str(matcher.get_error()).split("<state>")[0].strip(), spec.kind)
         compiled = LLGuidanceCompiled(matcher, len(grammar) * _BYTES_PER_CHARACTER, vocabulary)
-        return satisfiable(compiled, vocabulary.mask_words, spec.kind)
+        satisfiable(compiled, vocabulary.mask_words, spec.kind)
+        try:
+            costly = too_costly(compiled.matcher, vocabulary.mask_words)
+        except GrammarFailure as failure:
+            raise TooCostly(str(failure), spec.kind) from failure
+        if costly:
+            raise TooCostly("following it costs too much time per token", spec.kind)
+        return compiled
 
     def _grammar(self, spec: GrammarSpec) -> str:
         match spec.kind:

@@ -12,19 +12,19 @@ from services.scheduler.grammar.interface import GrammarFailure, Matcher
 from services.scheduler.grammar.store import Entry
 
 _ALL = np.int32(-1)
-_SLOWEST_STEP_S = 2.0
-_SLOW_STEPS = 32
-_SLOW_MEAN_S = 0.05
+_SLOWEST_STEP_S = 0.5
+_SLOW_STEPS = 16
+_SLOW_MEAN_S = 0.02
 
 
 class RequestGrammar:
     """Implements the scheduler core's Grammar. Ids that come before the grammar is compiled are followed up later.
 
     With `begin_after_ids` everything is allowed until those ids were produced, one after the other. A grammar whose
-    masks cost too much is given up, as every step of every request waits for them.
+    masks cost too much processor time is given up, and not taken again, as every step of every request waits for them.
     """
 
-    def __init__(self, entry: Entry, begin_after_ids: Sequence[int] = (), *, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, entry: Entry, begin_after_ids: Sequence[int] = (), *, clock: Callable[[], float] = time.thread_time) -> None:
         self._entry = entry
         self._marker = tuple(begin_after_ids)
         self._tail: list[int] = []
@@ -114,3 +114,4 @@ class RequestGrammar:
         self._spent_s += seconds
         if seconds > _SLOWEST_STEP_S or (self._steps >= _SLOW_STEPS and self._spent_s / self._steps > _SLOW_MEAN_S):
             self._failure = "following the grammar costs too much time per token"
+            self._entry.condemn(self._failure)

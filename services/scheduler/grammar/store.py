@@ -36,6 +36,7 @@ class Entry:
         self.spec = spec
         self._pool = pool
         self.future: Future[CompiledGrammar] = Future()
+        self._condemned: InvalidGrammar | None = None
 
     @property
     def ready(self) -> bool:
@@ -47,6 +48,8 @@ class Entry:
     @property
     def error(self) -> HeadraceError | None:
         """Why there is no grammar; None while it is being compiled or once it is there."""
+        if self._condemned is not None:
+            return self._condemned
         failure = self.future.exception() if self.future.done() else None
         return failure if failure is None or isinstance(failure, HeadraceError) else Internal(f"grammar: {failure}")
 
@@ -54,6 +57,10 @@ class Entry:
     def grammar(self) -> CompiledGrammar:
         """The grammar, once ready and without error."""
         return self.future.result(timeout=0)
+
+    def condemn(self, reason: str) -> None:
+        """Treat it as invalid from now on, for all who follow it and all who ask for it."""
+        self._condemned = TooCostly(reason, self.spec.kind)
 
     def unless_invalid(self) -> Entry:
         """Itself. Raises InvalidGrammar if that is already known."""

@@ -67,6 +67,8 @@ class XGrammarBackend:
             answer = compilers.processes.compile(str(spec.kind), spec.text, self._limit_s)
         except CompilerGone as gone:
             raise TooCostly(f"{gone} (limit {self._limit_s:g} s, --grammar-compile-timeout)", spec.kind) from gone
+        if "costly" in answer:
+            raise TooCostly(answer["costly"], spec.kind)
         if "error" in answer:
             raise InvalidGrammar(answer["error"], spec.kind)
         grammar = self._library.CompiledGrammar.deserialize_json(answer["grammar"], compilers.info)

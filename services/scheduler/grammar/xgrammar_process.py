@@ -17,8 +17,12 @@ import sys
 import types
 from typing import Any, BinaryIO
 
+import numpy as np
+import numpy.typing as npt
+
+from services.scheduler.grammar.probe import too_costly
+
 _MEMORY_LIMIT = 4 << 30
-_GRACE_S = 5
 _LENGTH = struct.Struct("<I")
 _LOOSE_CLASS = r"[^\"\\\r\n]"
 _ESCAPE = re.compile(r"\\\\|\\x([0-9A-Fa-f]{2})")
@@ -66,6 +70,22 @@ def _load_library() -> Any:
     return xgrammar
 
 
+class _Walker:
+    def __init__(self, matcher: Any) -> None:
+        self._matcher = matcher
+
+    def accept(self, token_id: int) -> bool:
+        return bool(self._matcher.accept_token(token_id))
+
+    def fill_mask(self, words: npt.NDArray[np.int32]) -> None:
+        words.fill(-1)
+        self._matcher.fill_next_token_bitmask(words.reshape(1, -1))
+
+    @property
+    def finished(self) -> bool:
+        return bool(self._matcher.is_terminated())
+
+
 class _Compiler:
     def __init__(self, library: Any, vocabulary: dict[str, Any]) -> None:
         self._library = library
@@ -76,11 +96,14 @@ class _Compiler:
             vocab_size=len(vocabulary["pieces"]),
             stop_token_ids=vocabulary["end_ids"],
         )
+        self._words = -(-len(vocabulary["pieces"]) // 32)
         self._compiler = library.GrammarCompiler(info, max_threads=1, cache_enabled=False)
 
-    def compile(self, kind: str, text: str) -> str:
-        grammar = self._grammar(kind, text)
-        return str(self._compiler.compile_grammar(grammar).serialize_json())
+    def compile(self, kind: str, text: str) -> dict[str, str]:
+        compiled = self._compiler.compile_grammar(self._grammar(kind, text))
+        if too_costly(lambda: _Walker(self._library.GrammarMatcher(compiled)), self._words):
+            return {"costly": "following it costs too much time per token"}
+        return {"grammar": str(compiled.serialize_json())}
 
     def _grammar(self, kind: str, text: str) -> Any:
         grammars = self._library.Grammar
@@ -108,7 +131,6 @@ def _without_control_characters(printed: str) -> str:
 
 def main() -> None:
     """Serve until standard input ends."""
-    os.nice(19)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_LIMIT, _MEMORY_LIMIT))
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the library prints must not get between the messages
@@ -116,14 +138,15 @@ def main() -> None:
     if vocabulary is None:
         return
     compiler = _Compiler(_load_library(), vocabulary)
+    os.nice(19)  # from here on; somebody waits for the start
     while (order := read_message(source)) is not None:
-        signal.alarm(int(order["limit_s"]) + _GRACE_S)  # if the parent is gone, nobody else ends this
+        signal.setitimer(signal.ITIMER_PROF, order["limit_s"])  # processor time; its signal ends the process
         try:
-            answer = {"grammar": compiler.compile(order["kind"], order["text"])}
+            answer = compiler.compile(order["kind"], order["text"])
         except Exception as error:  # the library raises its own types and RuntimeError
             lines = str(error).strip().splitlines() or [type(error).__name__]
             answer = {"error": _PLACE_IN_SOURCE.sub("", lines[-1])}
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         sink.write(message_bytes(answer))
         sink.flush()
 

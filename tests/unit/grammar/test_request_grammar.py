@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from services.scheduler.grammar.desk import GrammarDesk
-from services.scheduler.grammar.interface import GrammarKind, GrammarSpec
+from services.scheduler.grammar.interface import GrammarKind, GrammarSpec, TooCostly
 from services.scheduler.grammar.request_grammar import RequestGrammar
 from services.scheduler.grammar.store import Entry, GrammarStore
 from tests.unit.grammar.following import END, NAMES, VOCAB, allowed, backend, compiled, ids_of, matcher
@@ -92,6 +92,9 @@ def test_a_failed_grammar_lets_no_token_pass() -> None:
     assert "too much time" in (grammar.error or "")
     assert not grammar.accept(token)
     assert not grammar.finished
+    with pytest.raises(TooCostly, match="too much time"):
+        entry.unless_invalid()
+    assert "too much time" in (RequestGrammar(entry).error or "")
 
 
 @pytest.mark.parametrize("name", NAMES)

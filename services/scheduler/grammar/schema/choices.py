@@ -14,6 +14,7 @@ Walk = Callable[[Any, str], Schema]
 Resolve = Callable[[Any], Any]
 
 _MOST_VALUES = 20_000
+_MOST_MEMBERS = 64  # each is compared with each
 _PYTHON: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
@@ -69,6 +70,8 @@ def alternatives(schema: Schema, path: str, profile: Profile, walk: Walk, resolv
         out["anyOf"] = [walk(part, f"{path}/anyOf/{i}") for i, part in enumerate(_members(schema, "anyOf", path))]
     if "oneOf" in schema:
         members = _members(schema, "oneOf", path)
+        if len(members) > _MOST_MEMBERS:
+            refuse(path, f"oneOf has {len(members)} members, at most {_MOST_MEMBERS} are allowed")
         if not all(exclude_each_other(resolve(a), resolve(b), resolve) for a, b in combinations(members, 2)):
             why = "its members may hold together; give each its own type, or a required property with its own constant"
             not_enforced(path, "oneOf", profile.name, why)
