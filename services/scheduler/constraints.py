@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from services.common.text.token_bytes import TokenBytes
 from services.scheduler.grammar.backends import START_ALLOWANCE_S, make_backend
 from services.scheduler.grammar.compiler_processes import PATIENCE
-from services.scheduler.grammar.desk import GrammarDesk
+from services.scheduler.grammar.desk import PATIENCE_S, GrammarDesk
 from services.scheduler.grammar.interface import CompiledGrammar, GrammarBackend, GrammarSpec
 from services.scheduler.grammar.store import GrammarStore
 from services.scheduler.grammar.vocabulary import grammar_vocabulary
@@ -58,7 +58,7 @@ class LazyDesk(GrammarDesk):
         super().__init__(GrammarStore(backend, compile_limit_s=compile_limit_s))
         self._backend = backend
 
-    async def settle(self, kind: str, text: str, text_ids: Collection[int] = (), *, patience_s: float = 0.25) -> None:
+    async def settle(self, kind: str, text: str, text_ids: Collection[int] = (), *, patience_s: float = PATIENCE_S) -> None:
         if not self._backend.is_loaded:
             await asyncio.to_thread(self._backend.prepare)
         await super().settle(kind, text, text_ids, patience_s=patience_s)

@@ -9,7 +9,9 @@ from services.scheduler.grammar.interface import GrammarKind, GrammarSpec
 from services.scheduler.grammar.request_grammar import RequestGrammar
 from services.scheduler.grammar.store import Entry, GrammarStore
 
-_INLINE_CHARACTERS = 4096
+PATIENCE_S = 3.0
+"""It costs nobody anything: no token can come before the grammar is there, and until then a wrong one is a clean refusal."""
+_INLINE_CHARACTERS = 1024
 
 
 class GrammarDesk:
@@ -28,7 +30,7 @@ class GrammarDesk:
         entry = self.store.entry(_spec(kind, text, text_ids), again=True)
         return lambda: RequestGrammar(entry, begin_after_ids)
 
-    async def settle(self, kind: str, text: str, text_ids: Collection[int] = (), *, patience_s: float = 0.25) -> None:
+    async def settle(self, kind: str, text: str, text_ids: Collection[int] = (), *, patience_s: float = PATIENCE_S) -> None:
         """Give a constraint a moment to turn out invalid, without holding up the loop; then `factory` says so at once.
 
         Raises InvalidRequest as `factory` does. A grammar that takes longer is compiled on while its request waits.
