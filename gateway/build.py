@@ -74,7 +74,7 @@ def build(config: GatewayConfig, metrics: Metrics) -> Parts:
     publish_resilience(metrics, budget, pipeline.totals, admission)
     publish_discovery(metrics, discovery.memberships)
     keeper = StreamKeeper(StreamLimits(config.max_unsent_bytes, config.client_stall_secs, config.keepalive_comment_secs))
-    publish_doors(metrics, pipeline, keeper)
+    publish_doors(metrics, pipeline, models, keeper)
     publish_links(metrics, pool, text, tokenizer)
     doors = Doors(
         settings=_door_settings(config),

@@ -6,13 +6,19 @@ from gateway.api.sse import StreamKeeper
 from gateway.clients.text_stage import TextPool
 from gateway.clients.tokenizer import TokenizerClient
 from gateway.clients.worker_pool import WorkerPool
+from gateway.models import ModelCatalog
 from gateway.pipeline import Pipeline
 from services.common.metrics import Metrics
 
 
-def publish_doors(metrics: Metrics, pipeline: Pipeline, keeper: StreamKeeper) -> None:
-    """Requests in the air, and clients that were cut off."""
-    metrics.rows("headrace_requests_in_flight", lambda: [((model,), count) for model, count in pipeline.active_by_model().items()])
+def publish_doors(metrics: Metrics, pipeline: Pipeline, models: ModelCatalog, keeper: StreamKeeper) -> None:
+    """Requests in the air, also where there are none, and clients that were cut off."""
+
+    def in_flight() -> list[tuple[tuple[str], float]]:
+        active = pipeline.active_by_model()
+        return [((model,), float(active[model])) for model in dict.fromkeys([*models.names(), *active])]
+
+    metrics.rows("headrace_requests_in_flight", in_flight)
     metrics.counter("headrace_slow_clients_total").read(lambda: keeper.slow_clients)
 
 

@@ -175,18 +175,25 @@ class Pipeline:
             deadline=deadline,
             has_untried=lambda tried: registry.has_untried(self._request(flight, wanted).excluding(tried)),
         )
-        async for attempt in attempts.run():
-            with attempt:
-                request = self._request(flight, wanted).excluding(attempts.tried)
-                asked = time.monotonic()
-                with await self._lease(request) as lease:
-                    flight.stages.setdefault("route", time.monotonic() - asked)
-                    attempts.trying(lease.worker.id)
-                    try:
-                        await self._attempt(flight, lease, ledger)
-                    except HeadraceError as error:
-                        self._lost(flight, lease, ledger, attempts, error)
-                        raise
+        try:
+            async for attempt in attempts.run():
+                with attempt:
+                    await self._try(flight, self._request(flight, wanted).excluding(attempts.tried), ledger, attempts)
+        except HeadraceError:
+            ledger.failed()
+            raise
+
+    async def _try(self, flight: Flight, request: LeaseRequest, ledger: ResumeLedger, attempts: Attempts) -> None:
+        """One attempt on a worker of the registry's choice."""
+        asked = time.monotonic()
+        with await self._lease(request) as lease:
+            flight.stages.setdefault("route", time.monotonic() - asked)
+            attempts.trying(lease.worker.id)
+            try:
+                await self._attempt(flight, lease, ledger)
+            except HeadraceError as error:
+                self._lost(flight, lease, ledger, attempts, error)
+                raise
 
     def _request(self, flight: Flight, wanted: LeaseRequest) -> LeaseRequest:
         """What is asked of the registry now: output that has arrived binds the request to its model's identity."""
@@ -222,6 +229,7 @@ class Pipeline:
             turn = flight.next_turn()
             flight.stop_choice = session.end_choice
             session.submit(flight)
+            ledger.placed()
             flight.submitted_at = flight.submitted_at or time.monotonic()
             flight.lease = lease
             if flight.identity is None or not flight.begun:

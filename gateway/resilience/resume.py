@@ -44,7 +44,7 @@ class ResumeSettings:
 
 @dataclass(slots=True)
 class ResumeTotals:
-    """Counted over all requests of this process."""
+    """Counted over all requests of this process: moved in mid-answer, cut for want of a worker or of patience, suspected of killing."""
 
     resumes: int = 0
     given_up: int = 0
@@ -62,6 +62,7 @@ class ResumeLedger:
         self.resumes = 0
         self.deaths: list[str] = []
         self._suspicion = 0.0
+        self._homeless = False
 
     def lost(self, loss: Loss, worker_id: str, *, running: bool, has_output: bool) -> None:
         """The attempt on `worker_id` is lost. Returns if the request may go on, else raises what the client is told.
@@ -80,15 +81,26 @@ class ResumeLedger:
         if not has_output or loss is Loss.REFUSED:
             return
         self.resumes += 1
+        self._homeless = True
         if self.resumes > self._settings.max_resumes:
-            self._totals.given_up += 1
             raise Unavailable(
                 f"request {self._request_id} was interrupted {self.resumes} times",
                 code="too_many_resumes",
                 safe_to_retry=False,
                 safe_to_resume=False,
             )
-        self._totals.resumes += 1
+
+    def placed(self) -> None:
+        """A worker has the request again."""
+        if self._homeless:
+            self._homeless = False
+            self._totals.resumes += 1
+
+    def failed(self) -> None:
+        """The request has ended with an error: in mid-answer and without a worker, the resume has failed."""
+        if self._homeless:
+            self._homeless = False
+            self._totals.given_up += 1
 
 
 def loss_of(error: HeadraceError) -> Loss:

@@ -46,11 +46,14 @@ class _Series:
             return Histogram(self.buckets)
         return Counter() if self.family.kind is Kind.COUNTER else Gauge()
 
-    def prefill(self) -> None:
-        """Start at 0 wherever all label values are known beforehand."""
+    def known(self) -> Iterator[tuple[str, ...]]:
+        """Label values of all series, where they are known beforehand; else nothing."""
         if self.family.can_start_at_zero:
-            every = itertools.product(*(label.values for label in self.family.labels))
-            self.children.update((values, self.make()) for values in every)
+            yield from itertools.product(*(label.values for label in self.family.labels))
+
+    def prefill(self) -> None:
+        """Start at 0 what is known beforehand."""
+        self.children.update((values, self.make()) for values in self.known())
 
     def bounded(self, values: Sequence[str]) -> tuple[str, ...]:
         """The label values with those that are unknown or one too many replaced by "other"."""
@@ -104,7 +107,10 @@ class Metrics(Collector):
         return self._child(Histogram, name, labels)
 
     def rows(self, name: str, source: Rows) -> None:
-        """Export a counter's or gauge's series from `source` at each scrape: (label values in declared order, value) each."""
+        """Export a counter's or gauge's series from `source` at each scrape: (label values in declared order, value) each.
+
+        Series that are known beforehand and not in `source` are 0: a counter that is born with 1 has no increase.
+        """
         series = self._of(name)
         if series.family.kind is Kind.HISTOGRAM:
             raise TypeError(f"{name} is a histogram")
@@ -171,7 +177,7 @@ class Metrics(Collector):
             assert not isinstance(child, Histogram)
             yield values, child.value
         if series.rows is not None:
-            merged: dict[tuple[str, ...], float] = {}
+            merged = dict.fromkeys(series.known(), 0.0)
             for labels, value in series.rows():
                 key = series.bounded(labels)
                 merged[key] = merged[key] + value if key in merged else value

@@ -1,4 +1,4 @@
-"""A real Prometheus for a while, scraping addresses of this machine every second with the chart's rules."""
+"""A real Prometheus for a while, scraping addresses of this machine every two seconds with the chart's rules."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def prometheus(folder: Path, targets: Sequence[str], *, hasty: bool = False) -> 
     """Run until the block ends, entered after two scrapes. `hasty`: minutes and days of the rules become seconds."""
     rules = RULES.read_text()
     if hasty:
-        rules = re.sub(r"for: \d+m", "for: 1s", re.sub(r"\[\d+m\]", "[5s]", rules))
-        rules = rules.replace("[1d] offset 1h", "[20s] offset 6s").replace("turn_age_seconds > 30", "turn_age_seconds > 2")
+        rules = re.sub(r"for: \d+m", "for: 1s", re.sub(r"\[\d+m\]", "[10s]", rules))
+        rules = rules.replace("[1d] offset 1h", "[30s] offset 12s").replace("turn_age_seconds > 30", "turn_age_seconds > 2")
     (folder / "rules.yaml").write_text(rules)
     scrape = {"job_name": "headrace", "static_configs": [{"targets": list(targets), "labels": {"namespace": "n"}}]}
-    settings = {"global": {"scrape_interval": "1s", "evaluation_interval": "1s"}, "scrape_configs": [scrape], "rule_files": ["rules.yaml"]}
+    settings = {"global": {"scrape_interval": "2s", "evaluation_interval": "1s"}, "scrape_configs": [scrape], "rule_files": ["rules.yaml"]}
     config = folder / "prometheus.yml"
     config.write_text(yaml.safe_dump(settings))
     address = f"127.0.0.1:{free_port()}"

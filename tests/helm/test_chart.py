@@ -278,6 +278,30 @@ def test_workers_start_side_by_side_and_others_have_a_successor_first(values: st
             assert workload["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": surge, "maxUnavailable": 1 - surge}
 
 
+def test_the_network_lets_through_what_is_needed_and_nothing_else() -> None:
+    manifests = render(FULL)
+    pods = {name: metadata["labels"] for name, metadata, _ in pod_specs(manifests)}
+    policies = {name: policy["spec"]["ingress"] for name, policy in of_kind(manifests, "NetworkPolicy").items()}
+
+    def reaches(source: str, target: str, port: str) -> bool:
+        """Between pods of the release's own namespace."""
+        for rule in policies[target]:
+            selectors = [one["podSelector"]["matchLabels"] for one in rule.get("from", []) if "podSelector" in one]
+            if port in {one["port"] for one in rule["ports"]} and any(own.items() <= pods[source].items() for own in selectors):
+                return True
+        return False
+
+    flows = {
+        (source.removeprefix("rel-headrace-"), target.removeprefix("rel-headrace-"), port)
+        for source in pods
+        for target in policies
+        for port in ("http", "grpc", "metrics")
+        if reaches(source, target, port)
+    }
+    services = {("gateway", target, "grpc") for target in ("tokenizer", "detokenizer", "worker-m")}
+    assert flows == services | {("test", "gateway", "http"), ("test", "gateway", "grpc")}
+
+
 def test_no_shared_memory_without_ranks_that_share_it() -> None:
     assert "/dev/shm" not in str(render(BASE))
     assert "/dev/shm" in str(render("gpu-values.yaml"))

@@ -38,11 +38,32 @@ def test_draining_and_a_lost_detokenizer_are_nobodys_fault_but_count_as_resumes(
     request = ledger(totals, max_resumes=3)
     for loss in (Loss.DRAINED, Loss.DETOKENIZER, Loss.DRAINED):
         request.lost(loss, "a", running=True, has_output=True)
+        request.placed()
     assert (request.resumes, request.deaths) == (3, [])
     with pytest.raises(Unavailable, match="interrupted 4 times") as raised:
         request.lost(Loss.DRAINED, "a", running=True, has_output=True)
     assert not raised.value.safe_to_resume
+    request.failed()
     assert (totals.resumes, totals.given_up) == (3, 1)
+
+
+def test_an_answer_that_finds_no_worker_in_time_is_a_failed_resume() -> None:
+    totals = ResumeTotals()
+    request = ledger(totals)
+    request.placed()
+    request.lost(Loss.DIED, "a", running=True, has_output=True)
+    assert (totals.resumes, totals.given_up) == (0, 0), "nobody knows yet"
+    request.failed()
+    assert (totals.resumes, totals.given_up) == (0, 1)
+
+
+def test_an_error_after_a_resume_is_not_the_resumes() -> None:
+    totals = ResumeTotals()
+    request = ledger(totals)
+    request.lost(Loss.DIED, "a", running=True, has_output=True)
+    request.placed()
+    request.failed()
+    assert (totals.resumes, totals.given_up) == (1, 0)
 
 
 def test_a_stall_counts_like_a_death() -> None:

@@ -137,3 +137,13 @@ def test_only_what_every_process_says_is_in_two_tables() -> None:
     shared = set.intersection(*({f.name for f in families} for families in FAMILIES.values()))
     own = [f.name for families in FAMILIES.values() for f in families if f.name not in shared]
     assert len(own) == len(set(own))
+
+
+def test_rows_of_known_series_start_at_zero() -> None:
+    metrics = Metrics("gateway")
+    counted: dict[str, float] = {}
+    metrics.rows("headrace_retries_total", lambda: [((why,), count) for why, count in counted.items()])
+    assert metrics.registry.get_sample_value("headrace_retries_total", {"reason": "timeout"}) == 0
+    counted["timeout"] = 2
+    assert metrics.registry.get_sample_value("headrace_retries_total", {"reason": "timeout"}) == 2
+    assert metrics.registry.get_sample_value("headrace_retries_total", {"reason": "overloaded"}) == 0
