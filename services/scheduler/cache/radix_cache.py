@@ -161,8 +161,8 @@ class RadixCache:
                 continue
             start, worth = node.start, keep(node)
             stay = max(start, worth, node.end - self._whole_pages(tokens))
-            if stay - start < BLOCK_SIZE and worth <= start:
-                stay = start  # what would remain is not worth a node
+            if stay - start < max(tokens, BLOCK_SIZE) and worth <= start:
+                stay = start  # what would remain goes next: a node taken at once costs half of one taken in two
             tokens -= node.end - stay
             taken.append(self._cut(node, stay, removed))
         if removed:
