@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from gateway.flight.choice import Choice
 from gateway.flight.flight import Flight
@@ -161,5 +162,14 @@ def finish(final: pb.Final, spec: GenerateSpec) -> Finish:
         queue_s=final.timings.queue_ns / 1e9,
         retractions=final.retractions,
         message=final.error.message,
-        error=errors.from_proto(final.error) if final.HasField("error") else None,
+        error=_error(final.error, spec.constraint) if final.HasField("error") else None,
     )
+
+
+def _error(message: Any, constraint: Constraint | None) -> errors.HeadraceError:
+    """The worker's error; what it says about the constraint is about the client's field that held it."""
+    error = errors.from_proto(message)
+    if constraint is not None and error.field == constraint.kind and constraint.field:
+        error.field = constraint.field
+        error.message = error.message.replace(constraint.kind, constraint.field, 1)
+    return error

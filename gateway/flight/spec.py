@@ -85,11 +85,15 @@ ConstraintKind = Literal["json_schema", "regex", "ebnf", "structural_tag"]
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A grammar the output must follow. `after_text`: it begins once this token text was produced."""
+    """A grammar the output must follow. `after_text`: it begins once this token text was produced.
+
+    field: the place in the request that it comes from, where that is not called like its kind.
+    """
 
     kind: ConstraintKind
     text: str
     after_text: str = ""
+    field: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ def _constraint(fields: Fields, defaults: Defaults, use: _ToolUse, plan: ParsePl
             raise InvalidRequest("a forced tool call and another grammar exclude each other", field="tool_choice")
         schema = forced_schema(list(use.tools), use.named, parallel=use.parallel)
         check_grammar(schema, "tools", defaults.limits.max_grammar_chars)
-        return Constraint("json_schema", schema, after)
+        return Constraint("json_schema", schema, after, field="tools")
     if wanted is not None:
         return replace(wanted, after_text=after)
     functions = [tool["function"] for tool in use.tools]
@@ -173,7 +173,7 @@ def _constraint(fields: Fields, defaults: Defaults, use: _ToolUse, plan: ParsePl
     if strict and plan.tools is not None:
         tag = plan.tools.structural_tag(functions)
         check_grammar(tag, "tools", defaults.limits.max_grammar_chars)
-        return Constraint("structural_tag", tag, after)
+        return Constraint("structural_tag", tag, after, field="tools")
     if strict and use.mode == "auto":
         raise InvalidRequest("strict tools need tool_choice required or named, or a --tool-call-parser", field="tools")
     return None

@@ -10,6 +10,7 @@ from gateway.api.schema.sampling import check_grammar
 from gateway.flight.spec import Constraint
 from services.common.errors import InvalidRequest
 
+_SCHEMA = "response_format.json_schema.schema"
 _ANY_OBJECT = '{"type": "object"}'
 
 
@@ -23,15 +24,15 @@ def read_response_format(fields: Fields, defaults: Defaults) -> Constraint | Non
     if kind == "text":
         return None
     if kind == "json_object":
-        return Constraint("json_schema", _ANY_OBJECT)
+        return Constraint("json_schema", _ANY_OBJECT, field="response_format")
     if kind == "json_schema":
         schema = _schema(inner)
-        check_grammar(schema, "response_format.json_schema.schema", defaults.limits.max_grammar_chars)
-        return Constraint("json_schema", schema)
+        check_grammar(schema, _SCHEMA, defaults.limits.max_grammar_chars)
+        return Constraint("json_schema", schema, field=_SCHEMA)
     if kind == "structural_tag":
         text = json.dumps(given, ensure_ascii=False)
         check_grammar(text, "response_format", defaults.limits.max_grammar_chars)
-        return Constraint("structural_tag", text)
+        return Constraint("structural_tag", text, field="response_format")
     message = f"response_format.type must be text, json_object, json_schema or structural_tag, not {shown(kind)}"
     raise InvalidRequest(message, field="response_format.type")
 

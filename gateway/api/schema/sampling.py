@@ -118,9 +118,10 @@ def read_constraint(fields: Fields, defaults: Defaults) -> Constraint | None:
     for name in (*get_args(ConstraintKind), *_ALIASES):
         if fields.has(name):
             kind = _ALIASES.get(name, name)
-            found.append((name, Constraint(cast(ConstraintKind, kind), _grammar_text(fields, name, kind))))
+            found.append((name, Constraint(cast(ConstraintKind, kind), _grammar_text(fields, name, kind), field=fields.path(name))))
     if fields.has("guided_choice"):
-        found.append(("guided_choice", Constraint("json_schema", json.dumps({"enum": fields.array("guided_choice")}))))
+        choices = json.dumps({"enum": fields.array("guided_choice")})
+        found.append(("guided_choice", Constraint("json_schema", choices, field=fields.path("guided_choice"))))
     if len(found) > 1:
         first, second = (fields.path(name) for name, _ in found[:2])
         raise InvalidRequest(f"{first} and {second} exclude each other", field=second)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.script import Emit, Finish, say
+from services.common.errors import InvalidRequest
+from tests.fakes.script import Emit, Finish, Refuse, say
 from tests.fakes.stack import Stack, running
 
 PARAMETERS = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -167,3 +168,21 @@ async def test_every_run_has_one_finish_reason(tools: Stack) -> None:
         events = await tools.events("/v1/chat/completions", {**ASK, "stream": True})
         reasons = [json.loads(e)["choices"][0]["finish_reason"] for e in events[:-1]]
         assert len([r for r in reasons if r]) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "field"),
+    [
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": {}}}}, "json_schema", "response_format.json_schema.schema"),
+        ({"response_format": {"type": "structural_tag", "format": {}}}, "structural_tag", "response_format"),
+        ({"tools": [TOOL], "tool_choice": "required"}, "json_schema", "tools"),
+        ({"guided_json": {}}, "json_schema", "guided_json"),
+        ({"guided_choice": ["a"]}, "json_schema", "guided_choice"),
+        ({"regex": "a"}, "regex", "regex"),
+    ],
+)
+async def test_what_the_worker_refuses_names_the_field_of_the_request(stack: Stack, change: dict[str, Any], kind: str, field: str) -> None:
+    stack.worker.script = lambda submit: [Refuse(InvalidRequest(f"{kind}: #/a: no", field=kind))]
+    status, answer = await stack.post("/v1/chat/completions", {"messages": ASK["messages"], **change})
+    assert (status, answer["error"]["param"]) == (400, field)
+    assert answer["error"]["message"] == f"{field}: #/a: no"
