@@ -5,7 +5,8 @@
 Stub workers stream a token every 10 ms; tokenizer, detokenizer and gateway are the real programs. CPU is that of the
 gateway process alone, from /proc. Added first-token time is what the client sees less the delay that the stubs script.
 With `--router-python` the Rust router of that environment (sglang-router) runs the same load in the same run, in front
-of stubs that speak HTTP: it only passes bytes on, with neither tokenizer nor detokenizer. Rounds alternate.
+of stubs that speak HTTP: it only passes bytes on, with neither tokenizer nor detokenizer. Rounds alternate. Neither gateway
+limits how many requests run: what is measured is a stream's cost, not whom admission lets in.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def ours(model_path: str, folder: Path) -> Iterator[Target]:
         gateway = run(
             "gateway",
             "gateway",
-            *("--port", str(ports["gateway"]), "--grpc-port", "0"),
+            *("--port", str(ports["gateway"]), "--grpc-port", "0", "--max-concurrent-requests", "-1"),
             *("--tokenizer", f"127.0.0.1:{ports['tokenizer']}", "--detokenizer", f"127.0.0.1:{ports['detokenizer']}"),
             *("--workers", *(f"127.0.0.1:{port}" for port in workers)),
             *quiet,

@@ -23,8 +23,9 @@ from gateway.flight.flight import Flight, Listener, Silent
 async def generate(request: web.Request) -> web.StreamResponse:
     """Answer one prompt with an object, several (or several choices) with an array in order."""
     who = caller(request)
-    body = await read_json(request, who.doors.settings.max_body)
-    call = read_native(body, await defaults_for(request, Fields(body).string("model", longest=1024)))
+    with who.doors.recorder.reading("generate"):
+        body = await read_json(request, who.doors.settings.max_body)
+        call = read_native(body, await defaults_for(request, Fields(body).string("model", longest=1024)))
     if call.stream:
         return await _streamed(request, who, call)
     flights = [Flight(spec, Silent()) for spec in call.specs]

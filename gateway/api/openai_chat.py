@@ -28,8 +28,9 @@ from gateway.parsing.plan import AnswerParser
 async def chat_completions(request: web.Request) -> web.StreamResponse:
     """Answer a conversation, whole or streamed."""
     who = caller(request)
-    body = await read_json(request, who.doors.settings.max_body)
-    call = read_chat(body, await defaults_for(request, Fields(body).string("model", longest=1024)))
+    with who.doors.recorder.reading("chat"):
+        body = await read_json(request, who.doors.settings.max_body)
+        call = read_chat(body, await defaults_for(request, Fields(body).string("model", longest=1024)))
     if call.stream.on:
         return await _streamed(request, who, call)
     collected = Collected(call)

@@ -27,10 +27,11 @@ from gateway.flight.spec import GenerateSpec, IdsPrompt, TextPrompt
 async def completions(request: web.Request) -> web.StreamResponse:
     """Continue one prompt or several, whole or streamed."""
     who = caller(request)
-    body = await read_json(request, who.doors.settings.max_body)
-    call = read_completion(body, await defaults_for(request, Fields(body).string("model", longest=1024)))
-    hidden = await _hidden(who, call)
-    echoed = [await _prompt_text(who, spec) if call.echo else "" for spec in call.specs]
+    with who.doors.recorder.reading("completions"):
+        body = await read_json(request, who.doors.settings.max_body)
+        call = read_completion(body, await defaults_for(request, Fields(body).string("model", longest=1024)))
+        hidden = await _hidden(who, call)
+        echoed = [await _prompt_text(who, spec) if call.echo else "" for spec in call.specs]
     if call.stream.on:
         return await _streamed(request, who, call, echoed, hidden)
     flights = [Flight(spec, Silent()) for spec in call.specs]

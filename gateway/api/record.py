@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from gateway.api.errors import outcome_label
 from gateway.flight.flight import Flight
@@ -32,6 +33,22 @@ class Recorder:
         """A key was missing or wrong."""
         self._metrics.counter("headrace_auth_failures_total").inc()
 
+    @contextmanager
+    def reading(self, door: str) -> Iterator[None]:
+        """Around what comes before a request's flights: one that is refused there is counted too, without a model."""
+        try:
+            yield
+        except HeadraceError as error:
+            self._metrics.counter("headrace_requests_total", model_name="", door=door, outcome=outcome_label(error)).inc()
+            raise
+
+    def began(self, flights: Sequence[Flight], *, streaming: bool, model: str) -> None:
+        """Flights are about to run: their first tokens are timed when they come, not when the request ends."""
+        labels = {"model_name": model, "streaming": "true" if streaming else "false"}
+        observe = self._metrics.histogram("headrace_time_to_first_token_seconds", **labels).observe
+        for flight in flights:
+            flight.on_begun = observe
+
     def ended(self, door: str, flights: Sequence[Flight], error: HeadraceError | None, *, streaming: bool, model: str) -> None:
         """A request of some door is over, with an error or without."""
         now = time.monotonic()
@@ -48,12 +65,9 @@ class Recorder:
 
     def _flight(self, flight: Flight, model: str, now: float, streaming: str, *, whole: bool) -> None:
         m = self._metrics
-        first = min((c.first_token_at for c in flight.choices if c.first_token_at), default=0.0)
-        if first:
-            m.histogram("headrace_time_to_first_token_seconds", model_name=model, streaming=streaming).observe(first - flight.created)
         if not whole:
             return
-        self._stages(flight, first)
+        self._stages(flight, flight.first_token_at)
         m.histogram("headrace_e2e_request_latency_seconds", model_name=model, streaming=streaming).observe(now - flight.created)
         m.histogram("headrace_request_prompt_tokens", model_name=model).observe(len(flight.prompt_ids))
         m.counter("headrace_prompt_tokens_total", model_name=model).inc(len(flight.prompt_ids))

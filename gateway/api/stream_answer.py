@@ -50,6 +50,7 @@ class StreamAnswer:
         """Answer. Raises the error of a request that is refused before its first byte."""
         doors = self._who.doors
         error: HeadraceError | None = None
+        doors.recorder.began(streamed.flights, streaming=True, model=streamed.model)
         try:
             async with FlightGroup(doors.pipeline, streamed.flights) as self._group:
                 await self._group.accepted()

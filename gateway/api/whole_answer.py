@@ -15,6 +15,7 @@ async def run_whole(who: Caller, door: str, model: str, flights: Sequence[Flight
     """Return when all flights have ended well. Cancellation, as by a client that hangs up, ends them at once."""
     doors = who.doors
     error: HeadraceError | None = None
+    doors.recorder.began(flights, streaming=False, model=model)
     try:
         if len(flights) == 1:
             await doors.pipeline.run(flights[0])

@@ -263,6 +263,7 @@ class WorkerSession(SessionLink):
         choice.started, choice.awaiting = True, False
         choice.first_token_at = choice.first_token_at or now
         flight = choice.flight
+        flight.mark_begun(now)
         if flight.lease is not None:
             flight.lease.first_token()
         if flight.on_first_token is not None:

@@ -61,6 +61,7 @@ class Flight:
 
     turn: the running attempt's future; its result is None when all ended, else why it was interrupted.
     stages: seconds spent on the way to the first attempt, by name.
+    on_begun: told once, at the first token of all, how many seconds it took; a resume is no new beginning.
     """
 
     def __init__(self, spec: GenerateSpec, listener: Listener) -> None:
@@ -74,6 +75,8 @@ class Flight:
         self.stages: dict[str, float] = {}
         self.submitted_at = 0.0
         self.accepted_at = 0.0
+        self.first_token_at = 0.0
+        self.on_begun: Callable[[float], None] | None = None
         self.attempt = 0
         self.resumes = 0
         self.task: asyncio.Task[object] | None = None
@@ -120,6 +123,13 @@ class Flight:
         if not self.accepted.done():
             self.accepted_at = time.monotonic()
             self.accepted.set_result(None)
+
+    def mark_begun(self, now: float) -> None:
+        """A token has come."""
+        if not self.first_token_at:
+            self.first_token_at = now
+            if self.on_begun is not None:
+                self.on_begun(now - self.created)
 
     def choice_closed(self, choice: Choice) -> None:
         """The choice's text is complete; ends the attempt with the last one."""

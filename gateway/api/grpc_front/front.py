@@ -48,8 +48,8 @@ class GatewayFront(pb_grpc.GatewayServicer):
     async def Generate(self, request: pb.GenerateRequest, context: Context) -> AsyncIterator[pb.GenerateResponse]:
         """Like `POST /generate`."""
         async with _errors_as_status(context):
-            body = generate_body(request)
-            call = read_native(body, await self._defaults(context, request.model))
+            with self._doors.recorder.reading("grpc_generate"):
+                call = read_native(generate_body(request), await self._defaults(context, request.model))
             [spec] = call.specs
             async for message in self._run("grpc_generate", spec, ParsePlan(), request.stream, request.return_token_ids, context):
                 yield message
@@ -57,7 +57,8 @@ class GatewayFront(pb_grpc.GatewayServicer):
     async def Chat(self, request: pb.ChatRequest, context: Context) -> AsyncIterator[pb.GenerateResponse]:
         """Like `POST /v1/chat/completions`."""
         async with _errors_as_status(context):
-            call = read_chat(chat_body(request), await self._defaults(context, request.model))
+            with self._doors.recorder.reading("grpc_chat"):
+                call = read_chat(chat_body(request), await self._defaults(context, request.model))
             async for message in self._run("grpc_chat", call.spec, call.plan, request.stream, request.return_token_ids, context):
                 yield message
 
@@ -70,6 +71,7 @@ class GatewayFront(pb_grpc.GatewayServicer):
         listener: Listener = later if later is not None else maker
         flight = Flight(spec, listener)
         error: HeadraceError | None = None
+        self._doors.recorder.began([flight], streaming=stream, model=spec.model)
         try:
             async with FlightGroup(self._doors.pipeline, [flight]) as group:
                 ending = asyncio.create_task(_end_with(group, maker, later, flight))

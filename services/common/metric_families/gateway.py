@@ -81,7 +81,7 @@ _LATENCY = (
 _REQUESTS = (
     counter(
         "headrace_requests_total",
-        "Requests that were begun, by how they ended; those refused before (body, key, unknown model) are in headrace_http_requests_total.",
+        "Requests by how they ended; those refused while they were read (400, 404, 413) have an empty model_name.",
         MODEL,
         DOOR,
         OUTCOME,
