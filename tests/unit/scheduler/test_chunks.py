@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 from services.scheduler.core.chunk_pace import ChunkPace
 from services.scheduler.core.plan import ForwardMode
 from tests.unit.scheduler.harness import Driver, prompt
+from tests.unit.scheduler.simulated_device import Device, closed_loop
 
 
 def measured(driver: Driver, decode_step_ms: float) -> None:
@@ -105,3 +109,33 @@ def test_a_short_prompt_says_nothing_against_the_pace() -> None:
     assert pace.tokens_per_ms == 2.0
     pace.observe(300, 300.0, target_ms=150.0)
     assert pace.tokens_per_ms == 1.5
+
+
+ADAPTIVE: dict[str, Any] = {"itl_target_ms": 150.0, "chunked_prefill_size": 2048}
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_adaptive_chunks_hold_the_gap_for_little_throughput(mixed: bool) -> None:
+    """32 users, 512 tokens in and 128 out: the best fixed chunk stalls everybody for seconds and gives hardly more."""
+    fixed = {size: closed_loop(32, 64, 512, 128, chunked_prefill_size=size) for size in (256, 2048)}
+    best = max(fixed.values(), key=lambda outcome: outcome.tokens_per_s)
+    adaptive = closed_loop(32, 64, 512, 128, enable_mixed_chunk=mixed, **ADAPTIVE)
+    assert adaptive.tokens_per_s > 0.95 * best.tokens_per_s
+    assert np.percentile(adaptive.gaps, 99) < 165
+    assert max(adaptive.gaps) < 180
+    assert np.percentile(fixed[256].gaps, 99) > 300
+    assert max(best.gaps) > 5000
+
+
+def test_a_long_prompt_on_an_idle_server_is_as_fast_as_in_one_piece() -> None:
+    whole = closed_loop(1, 2, 6000, 8, chunked_prefill_size=-1)
+    adaptive = closed_loop(1, 2, 6000, 8, **ADAPTIVE)
+    assert adaptive.first_tokens == pytest.approx(whole.first_tokens, rel=0.001)
+
+
+def test_a_device_whose_decode_steps_miss_the_target_still_computes_prompts() -> None:
+    """Decode steps of 300 ms: prompts add half of one, so that the queue moves."""
+    slow = Device(prefill_ms_per_token=5.0, decode_ms=300.0, decode_ms_per_row=0.0)
+    found = closed_loop(8, 16, 100, 20, slow, **ADAPTIVE)
+    assert max(found.gaps) < 500
+    assert found.output_tokens == 320
