@@ -26,11 +26,11 @@ $(READY): pyproject.toml
 serve: install  ## start everything on 127.0.0.1:30000 and show how to talk to it
 	@exec $(BIN)/headrace up $(ARGS)
 
-test: install  ## all tests but the fleets under deaths (minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore=tests/fleet $(ARGS)
+test: install  ## all tests but the fleets under deaths and the alerts on faults (minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore=tests/fleet --ignore=tests/ops/test_alerts.py $(ARGS)
 
-fleet-test: install  ## fleets of real programs under kills and rolling restarts (minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/fleet $(ARGS)
+fleet-test: install  ## fleets of real programs under kills and rolling restarts, and a Prometheus that sees faults (minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/fleet tests/ops/test_alerts.py $(ARGS)
 
 unit: install  ## unit tests (seconds)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/unit tests/test_layering.py $(ARGS)
