@@ -50,13 +50,17 @@ class SseStream:
         self._moved_at = time.monotonic()
 
     async def open(self, headers: dict[str, str]) -> None:
-        """Send status 200 and the headers, and what has been written so far."""
+        """Send status 200 and the headers, and what has been written so far.
+
+        Nothing else: clients that trim what they read take a comment before the first event for a part of it.
+        """
         response = web.StreamResponse(
             headers={"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "x-accel-buffering": "no", **headers}
         )
         response.enable_chunked_encoding()
         await response.prepare(self._request)
-        await response.write(b"".join(self._waiting) or b": stream\n\n")
+        if self._waiting:
+            await response.write(b"".join(self._waiting))
         self._waiting.clear()
         self._response = response
         self._transport = self._request.transport
