@@ -158,10 +158,25 @@ async def test_refusals_are_counted_by_kind(release: Release, client: aiohttp.Cl
             codes.append(response.status)
     assert codes == [400, 404, 400]
     gateway = change.now()["gateway"]
-    assert gateway.by("headrace_requests_total", "outcome") == {"invalid_request": 1}, "only the long one was begun"
+    assert gateway.by("headrace_requests_total", "outcome") == {"invalid_request": 2, "not_found": 1}
+    assert gateway.by("headrace_requests_total", "door") == {"generate": 3}
     assert gateway.by("headrace_http_requests_total", "code") == {"400": 2, "404": 1}
     assert gateway.sum("headrace_generation_tokens_total") == 0
     assert idle(release) == {}
+
+
+async def test_a_first_token_is_counted_while_the_answer_goes_on(release: Release, client: aiohttp.ClientSession) -> None:
+    change, url = Change(release), url_of(release.pods["gateway"][0])
+    name = "headrace_time_to_first_token_seconds_count"
+    begun = scrape(release.pods["gateway"][0]).sum(name) + 1
+    running = asyncio.create_task(stream(client, url, 3000, "a long one"))
+    seen = await asyncio.to_thread(settled, release.pods["gateway"][0], lambda s: s.sum(name) == begun)
+    assert seen.sum(name) == begun
+    assert seen.sum("headrace_requests_in_flight") == 1, "it is not over yet"
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert idle(release) == {}
+    assert change.now()["gateway"].sum(name) == 1
 
 
 async def test_fifty_clients_that_leave_at_once_leave_nothing_behind(release: Release, client: aiohttp.ClientSession) -> None:
