@@ -81,15 +81,19 @@ class Sequences:
 
     def step(self, decoder: CpuDecoder, work: list[tuple[int, int, int]]) -> Iterator[torch.Tensor]:
         """Runs tokens [start, end) of each (sequence, start, end); gives each one's logits."""
+        logits = self.forward(decoder, work, list(range(sum(end - start for _, start, end in work))))
+        yield from torch.split(logits, [end - start for _, start, end in work])
+
+    def forward(self, decoder: CpuDecoder, work: list[tuple[int, int, int]], wanted: list[int]) -> torch.Tensor:
+        """As `step`, but the logits of the rows `wanted` of the flat batch, in that order."""
         ids = [t for row, start, end in work for t in self.ids[row][start:end]]
         positions = [p for _, start, end in work for p in range(start, end)]
         out_slots = torch.cat([self.table[row, start:end] for row, start, end in work])
         extends = [end - start for _, start, end in work]
-        logits = decoder.forward(
+        return decoder.forward(
             *(ints(ids), ints(positions), out_slots, ints([row for row, _, _ in work]), ints(extends)),
-            *(ints([end for _, _, end in work]), self.table, ints(list(range(len(ids))))),
+            *(ints([end for _, _, end in work]), self.table, ints(wanted)),
         )
-        yield from torch.split(logits, extends)
 
 
 def alone(name: str, isa: str, kind: tuple[torch.dtype, str], sequences: Sequences) -> list[torch.Tensor]:
@@ -134,6 +138,23 @@ def test_bits_do_not_depend_on_batch_chunks_or_cache(isa: str, kind: tuple[torch
         for (row, start, end), logits in zip(work, sequences.step(made, work), strict=True):
             assert torch.equal(logits, expected[row][start:end]), f"row {row}, tokens {start} to {end}"
             done[row] = end
+
+
+@pytest.mark.parametrize("kind", _KINDS, ids=["float32", "bfloat16", "int8"])
+def test_rows_without_logits_are_left_out_without_a_trace(isa: str, kind: tuple[torch.dtype, str]) -> None:
+    """The last layer computes only what logits are wanted for, and still leaves keys and values for what follows."""
+    shuffle = random.Random(13)
+    lengths = [150, 1, 70, 33, 2, 200]
+    sequences = Sequences(lengths)
+    expected = alone("qwen3", isa, kind, sequences)
+    made = decoder("qwen3", isa, *kind)
+    first = [(row, 0, (n + 1) // 2) for row, n in enumerate(lengths)]
+    second = [(row, (n + 1) // 2, n) for row, n in enumerate(lengths) if n > 1]
+    for work in (first, second, [(5, 199, 200), (0, 149, 150), (2, 40, 70)]):
+        flat = torch.cat([expected[row][start:end] for row, start, end in work])
+        for count in (0, 1, 3, 40):
+            wanted = shuffle.sample(range(len(flat)), min(count, len(flat)))
+            assert torch.equal(sequences.forward(made, work, wanted), flat[wanted]), f"{count} of {len(flat)} rows"
 
 
 def test_one_long_sequence_beside_short_ones_is_split_without_a_trace(isa: str) -> None:

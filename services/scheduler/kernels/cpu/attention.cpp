@@ -165,6 +165,7 @@ void attention(const AttentionArgs& a, const AttentionItem& item, float* scratch
   const Scratch s(a, tokens, scratch);
   const int first_position = item.seq->length - item.seq->extend + item.q0;
   const int seen = first_position + tokens;  // keys that the item's last query sees
+  fetch_slots(a.kv, item.seq->slots + item.b0 * kKvBlock, 0, std::min(kKvBlock, seen - item.b0 * kKvBlock));
   gather_queries(a, item, group, s.q);
   if (!item.partial) clear(s.state, kv_heads * rows, dim);
   for (int i = item.b0; i < item.b1; ++i) {

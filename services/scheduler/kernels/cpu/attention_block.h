@@ -28,12 +28,19 @@ inline const uint8_t* address(const KvLayer& kv, int32_t slot, int head) {
 }
 
 // Always inline: GCC takes a function that only prefetches for one without effect and drops the call.
-__attribute__((always_inline)) inline void fetch_ahead(const KvLayer& kv, const Block& b, int head, int first) {
-  const int bytes = kv.head_dim * element_size(kv.kind);
-  for (int t = first; t < std::min(first + 16, b.next_tokens); ++t) {
-    const uint8_t* p = address(kv, b.next[t], head);
-    for (int i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
+__attribute__((always_inline)) inline void fetch_slots(const KvLayer& kv, const int32_t* slots, int first, int last) {
+  for (int t = first; t < last; ++t) {
+    const uint8_t* p = kv.data + static_cast<size_t>(slots[t]) * kv.slot_bytes;
+    for (size_t i = 0; i < kv.slot_bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
   }
+}
+
+// Called for each 16 tokens of each head of keys and of values: brings a share of the next block near, slot by slot, for
+// memory delivers one run of lines faster than the same lines in a sweep for each head.
+__attribute__((always_inline)) inline void fetch_ahead(const KvLayer& kv, const Block& b, int head, int token) {
+  const int key_head = head % kv.kv_heads, values = head / kv.kv_heads;
+  const int share = (2 * key_head + values) * (kKvBlock / 16) + token / 16, shares = 2 * kv.kv_heads * (kKvBlock / 16);
+  fetch_slots(kv, b.next, b.next_tokens * share / shares, b.next_tokens * (share + 1) / shares);
 }
 
 // Rows of the 16 keys from token t on; past the end the last key stands in, and its score is masked later.

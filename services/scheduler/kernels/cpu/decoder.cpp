@@ -40,29 +40,48 @@ void Decoder::forward(const Step& step) {
     pool_.each(tiles(step.tokens, kRowTile), [&](int i) {
       k_.embed(embedding_, step.ids, i * kRowTile, std::min(step.tokens, (i + 1) * kRowTile), b_.residual);
     });
-    for (int i = 0; i < config_.layers; ++i) layer(layers_[i], i, step, thread);
+    Live live{b_.residual, step.tokens, nullptr};
+    for (int i = 0; i < config_.layers; ++i) layer(layers_[i], i, step, live, thread);
     if (step.logits == 0) return;
-    norm_rows(step.logits_index, final_norm_, step.logits, head_.activations(), thread);
+    if (live.residual == b_.residual) live.pick = step.logits_index;
+    live.rows = step.logits;
+    norm_rows(live, final_norm_, head_.activations(), thread);
     spend(kRest, thread);
     product(inputs(step.logits, thread), head_, step.logits, step.out, static_cast<size_t>(padded_vocab()), false);
     spend(kHeadCost, thread);
   });
 }
 
-void Decoder::layer(const Layer& w, int index, const Step& step, int thread) {
-  const int rows = step.tokens;
-  norm_rows(nullptr, w.input_norm, rows, w.qkv.activations(), thread);
+void Decoder::layer(const Layer& w, int index, const Step& step, Live& live, int thread) {
+  norm_rows(live, w.input_norm, w.qkv.activations(), thread);
   spend(kRest, thread);
-  product(inputs(rows, thread), w.qkv, rows, b_.wide, w.qkv.n, false);
+  product(inputs(live.rows, thread), w.qkv, live.rows, b_.wide, w.qkv.n, false);
   spend(kProducts, thread);
-  attend(w, index, step, thread);
-  product(inputs(rows, thread), w.out, rows, b_.residual, config_.hidden, true);
+  const bool last = index + 1 == config_.layers && step.logits < step.tokens;
+  attend(w, index, step, last ? last_items_ : items_, thread);
+  if (last) {
+    if (step.logits == 0) return;
+    keep_picked(step, live);
+  }
+  attention_rows(live, w.out.activations(), thread);
+  live.pick = nullptr;
+  product(inputs(live.rows, thread), w.out, live.rows, live.residual, config_.hidden, true);
   spend(kProducts, thread);
-  norm_rows(nullptr, w.post_norm, rows, w.gate_up.activations(), thread);
+  norm_rows(live, w.post_norm, w.gate_up.activations(), thread);
   spend(kRest, thread);
-  gate_up(w, rows, thread);
-  product(b_.act, w.down, rows, b_.residual, config_.hidden, true);
+  gate_up(w, live.rows, thread);
+  product(b_.act, w.down, live.rows, live.residual, config_.hidden, true);
   spend(kProducts, thread);
+}
+
+// Once the last layer's keys and values are written, only the rows that logits are wanted for go on.
+void Decoder::keep_picked(const Step& step, Live& live) {
+  const int hidden = config_.hidden;
+  pool_.each(tiles(step.logits, kRowTile), [&](int i) {
+    for (int r = i * kRowTile; r < std::min(step.logits, (i + 1) * kRowTile); ++r)
+      std::copy_n(live.residual + static_cast<size_t>(step.logits_index[r]) * hidden, hidden, b_.picked + static_cast<size_t>(r) * hidden);
+  });
+  live = {b_.picked, step.logits, step.logits_index};
 }
 
 // body(r) for every row: a few on every thread, for its own inputs; many shared out, with a barrier after them.
@@ -80,16 +99,23 @@ void Decoder::each_row(int rows, Body&& body) {
 // Where the inputs of the next product are.
 Rows Decoder::inputs(int rows, int thread) const { return rows <= kPrivateRows ? b_.x.from(thread * kPrivateRows) : b_.x; }
 
-// The normalized rows of the residual (all, or those picked) become the inputs of the next product.
-void Decoder::norm_rows(const int32_t* pick, const float* weight, int rows, Kind kind, int thread) {
+// The normalized rows of the residual become the inputs of the next product.
+void Decoder::norm_rows(const Live& live, const float* weight, Kind kind, int thread) {
   const int hidden = config_.hidden;
   float* line = b_.scratch + thread * b_.scratch_stride;
-  const Rows to = inputs(rows, thread);
-  each_row(rows, [&](int r) {
-    const float* from = b_.residual + static_cast<size_t>(pick ? pick[r] : r) * hidden;
-    k_.rmsnorm(from, hidden, weight, config_.eps, 1, hidden, line, hidden);
+  const Rows to = inputs(live.rows, thread);
+  each_row(live.rows, [&](int r) {
+    k_.rmsnorm(live.residual + static_cast<size_t>(live.from(r)) * hidden, hidden, weight, config_.eps, 1, hidden, line, hidden);
     k_.to_rows(line, hidden, 1, hidden, kind, to.from(r));
   });
+}
+
+// What attention gave for each row, likewise.
+void Decoder::attention_rows(const Live& live, Kind kind, int thread) {
+  const int width = config_.heads * config_.head_dim;
+  const Rows to = inputs(live.rows, thread);
+  each_row(live.rows, [&](int r) { k_.to_rows(b_.attention + static_cast<size_t>(live.from(r)) * width, width, 1, width, kind, to.from(r)); });
+  spend(kRest, thread);
 }
 
 void Decoder::product(const Rows& x, const Weight& w, int rows, float* out, size_t stride, bool add) {
@@ -121,23 +147,17 @@ void Decoder::gate_up(const Layer& w, int rows, int thread) {
   });
 }
 
-void Decoder::attend(const Layer& w, int index, const Step& step, int thread) {
+void Decoder::attend(const Layer& w, int index, const Step& step, const std::vector<AttentionItem>& items, int thread) {
   const AttentionArgs args = attention_args(index);
   const RopeArgs rope{b_.wide,   step.positions, step.out_slots, cos_.data(), sin_.data(), w.q_norm,
                       w.k_norm,  config_.eps,    config_.heads,  args.kv,     b_.q};
   pool_.each(tiles(step.tokens, kRowTile), [&](int i) { k_.rope(rope, i * kRowTile, std::min(step.tokens, (i + 1) * kRowTile)); });
   spend(kRest, thread);
   float* scratch = b_.scratch + thread * b_.scratch_stride;
-  pool_.each(static_cast<int>(items_.size()), [&](int i) { k_.attention(args, items_[i], scratch); });
+  pool_.each(static_cast<int>(items.size()), [&](int i) { k_.attention(args, items[i], scratch); });
   if (!folds_.empty())
     pool_.each(static_cast<int>(folds_.size()), [&](int i) { k_.fold_partials(args, folds_[i].partial, folds_[i].blocks, folds_[i].row); });
   spend(kAttention, thread);
-  const int width = config_.heads * config_.head_dim;
-  const Rows to = inputs(step.tokens, thread);
-  each_row(step.tokens, [&](int r) {
-    k_.to_rows(b_.attention + static_cast<size_t>(r) * width, width, 1, width, w.out.activations(), to.from(r));
-  });
-  spend(kRest, thread);
 }
 
 AttentionArgs Decoder::attention_args(int layer) const {

@@ -56,24 +56,33 @@ class Decoder {
     const float *input_norm = nullptr, *post_norm = nullptr, *q_norm = nullptr, *k_norm = nullptr;
   };
   struct Buffers {  // of one step; rows are tokens
-    float *residual, *wide, *attention;
+    float *residual, *wide, *attention, *picked;
     Rows x, act;
     uint8_t* q;
     float* scratch;  // of each thread
     size_t scratch_stride;
   };
 
+  struct Live {  // the rows that a step still computes, as each thread knows them
+    float* residual;
+    int rows;
+    const int32_t* pick;  // where the next operation finds row r, or null: in row r
+    int from(int r) const { return pick ? pick[r] : r; }
+  };
+
   void plan_attention(const Step& step);
+  void plan_last_layer(const Step& step);
   void prepare(const Step& step);
-  void layer(const Layer& w, int index, const Step& step, int thread);
-  void attend(const Layer& w, int index, const Step& step, int thread);
-  void head(const Step& step);
+  void layer(const Layer& w, int index, const Step& step, Live& live, int thread);
+  void attend(const Layer& w, int index, const Step& step, const std::vector<AttentionItem>& items, int thread);
+  void keep_picked(const Step& step, Live& live);
   // Rows a thread prepares all by itself: cheaper than meeting the others once more.
   static constexpr int kPrivateRows = 8;
   template <class Body>
   void each_row(int rows, Body&& body);
   Rows inputs(int rows, int thread) const;
-  void norm_rows(const int32_t* pick, const float* weight, int rows, Kind kind, int thread);
+  void norm_rows(const Live& live, const float* weight, Kind kind, int thread);
+  void attention_rows(const Live& live, Kind kind, int thread);
   void product(const Rows& x, const Weight& w, int rows, float* out, size_t stride, bool add);
   void gate_up(const Layer& w, int rows, int thread);
   AttentionArgs attention_args(int layer) const;
@@ -97,9 +106,10 @@ class Decoder {
   size_t slot_bytes_ = 0;
 
   Buffers b_{};
-  Workspace residual_, wide_, attention_, x_bytes_, x_groups_, act_bytes_, act_groups_, q_, scratch_, partials_;
+  Workspace residual_, picked_, wide_, attention_, x_bytes_, x_groups_, act_bytes_, act_groups_, q_, scratch_, partials_;
   std::vector<Sequence> sequences_;
-  std::vector<AttentionItem> items_;
+  std::vector<AttentionItem> items_, last_items_;  // of a layer, and of the last one
+  std::vector<bool> wanted_;                       // rows that logits are wanted for
   struct Fold { int row, blocks; float* partial; };
   std::vector<Fold> folds_;
 

@@ -6,6 +6,7 @@
 namespace headrace {
 namespace {
 constexpr int kQueryTile = 32;  // query tokens that share one packing of a KV block
+constexpr int kLeastBlocks = 2;  // of an item of a split row: the second is fetched while the first is computed
 int tiles(int n, int of) { return (n + of - 1) / of; }
 }  // namespace
 
@@ -26,6 +27,7 @@ void Decoder::prepare(const Step& step) {
   const auto rows = static_cast<size_t>(std::max(step.tokens, step.logits));
   const int q_width = c.heads * c.head_dim, qkv_width = q_width + 2 * c.kv_heads * c.head_dim;
   b_.residual = residual_.at_least<float>(rows * c.hidden);
+  b_.picked = picked_.at_least<float>(static_cast<size_t>(step.logits) * c.hidden);
   b_.wide = wide_.at_least<float>(rows * qkv_width);
   b_.attention = attention_.at_least<float>(rows * q_width);
   b_.q = q_.at_least<uint8_t>(rows * q_width * (c.kind == Kind::f32 ? 4 : 2));
@@ -49,7 +51,7 @@ void Decoder::plan_attention(const Step& step) {
     row += step.extend_lens[i];
     if (step.extend_lens[i] == 1) decode_blocks += tiles(step.seq_lens[i], kKvBlock);
   }
-  const int chunk = pool_.threads() == 1 ? decode_blocks : std::max(1, decode_blocks / (4 * pool_.threads()));
+  const int chunk = pool_.threads() == 1 ? decode_blocks : std::max(kLeastBlocks, decode_blocks / (4 * pool_.threads()));
   for (const Sequence& s : sequences_)
     if (s.extend == 1 && tiles(s.length, kKvBlock) > chunk) split_blocks += tiles(s.length, kKvBlock);
   const size_t size = k_.partial_floats(attention_args(0));
@@ -72,6 +74,26 @@ void Decoder::plan_attention(const Step& step) {
   std::stable_sort(items_.begin(), items_.end(), [](const AttentionItem& a, const AttentionItem& b) {
     return (a.b1 - a.b0) * (a.q1 - a.q0 + 1) > (b.b1 - b.b0) * (b.q1 - b.q0 + 1);
   });
+  plan_last_layer(step);
+}
+
+// The last layer's items without the queries that nothing follows from; a tile with one wanted query is cut down to it.
+void Decoder::plan_last_layer(const Step& step) {
+  last_items_.clear();
+  if (step.logits >= step.tokens) return;
+  wanted_.assign(step.tokens, false);
+  for (int i = 0; i < step.logits; ++i) wanted_[step.logits_index[i]] = true;
+  for (AttentionItem item : items_) {
+    const auto row = [&](int q) { return wanted_.begin() + item.seq->first_row + q; };
+    const auto first = std::find(row(item.q0), row(item.q1), true);
+    if (first == row(item.q1) && !item.partial) continue;
+    if (item.q1 - item.q0 > 1 && std::find(first + 1, row(item.q1), true) == row(item.q1)) {
+      item.q0 = static_cast<int>(first - row(0));
+      item.q1 = item.q0 + 1;
+      item.b1 = tiles(item.seq->length - item.seq->extend + item.q1, kKvBlock);
+    }
+    last_items_.push_back(item);
+  }
 }
 
 }  // namespace headrace
