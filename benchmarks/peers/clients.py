@@ -30,6 +30,7 @@ class Figures:
     duration: float
     failed: int
     line: str
+    why: str = ""  # the first failure
 
     def named(self) -> dict[str, float]:
         """Under the names of the table."""
@@ -60,6 +61,7 @@ class OwnClient:
             duration=found.duration,
             failed=found.requests - found.succeeded,
             line=headline(found, done.about),
+            why=next((f"{o.error}: {o.detail}" for o in done.outcomes if not o.ok), ""),
         )
 
     def _config(self, url: str, model: str, version: str, load: Load, seed: int) -> BenchConfig:
@@ -89,7 +91,15 @@ class VllmBench:
     def run(self, url: str, model: str, version: str, load: Load, seed: int) -> Figures:
         with tempfile.TemporaryDirectory() as folder:
             result = Path(folder) / "result.json"
-            command = [*self._command(url, model, load, seed), "--save-result", "--result-dir", folder, "--result-filename", result.name]
+            command = [
+                *self._command(url, model, load, seed),
+                "--save-result",
+                "--save-detailed",
+                "--result-dir",
+                folder,
+                "--result-filename",
+                result.name,
+            ]
             done = subprocess.run(command, env={**os.environ, "HF_HUB_OFFLINE": "1"}, capture_output=True, text=True, check=False)
             if not result.exists():
                 raise RuntimeError(f"vllm bench serve ended with {done.returncode}: {(done.stderr or done.stdout)[-2000:]}")
@@ -118,6 +128,7 @@ def figures(found: dict[str, Any], load: Load, version: str, seed: int) -> Figur
         itl_p99=found["p99_itl_ms"],
         duration=found["duration"],
         failed=failed,
+        why=next((str(error).strip().splitlines()[-1] for error in found.get("errors", ()) if error), ""),
         line=(
             f"{found['output_throughput']:.1f} output tok/s at a cap of {load.users}: median TTFT {found['median_ttft_ms']:.0f} ms; "
             f"median TPOT {found['median_tpot_ms']:.1f} ms; p99 ITL {found['p99_itl_ms']:.0f} ms ({version}, "

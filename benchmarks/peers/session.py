@@ -54,6 +54,8 @@ class Session:
         found = (client or self._clients[0]).run(server.url, MODEL_NAME, recipe.version, load, self._seed if seed is None else seed)
         server.pause()
         print(f"  {load.name:14} {recipe.name:18} {found.line}", flush=True)
+        if found.failed:
+            print(f"    the first failure: {found.why}", flush=True)
         return found
 
     def note(self, load: str, metric: str, server: Server, value: float) -> None:

@@ -131,7 +131,12 @@ def test_a_run_with_failures_gives_no_values_and_seeds_are_new(tmp_path: Path, c
 def test_vllm_bench_is_asked_for_the_same_load(tmp_path: Path) -> None:
     """Its program is replaced by one that writes down how it was called."""
     result = {"completed": 63, "median_tpot_ms": 1.0, "median_ttft_ms": 2.0, "output_throughput": 3.0, "p99_itl_ms": 4.0}
-    result |= {"duration": 5.0, "total_input_tokens": 6, "total_output_tokens": 7}
+    result |= {
+        "errors": ["", "Traceback\\n  x\\nValueError: no chunk\\n"],
+        "duration": 5.0,
+        "total_input_tokens": 6,
+        "total_output_tokens": 7,
+    }
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "vllm"
     program.write_text(
@@ -152,6 +157,7 @@ def test_vllm_bench_is_asked_for_the_same_load(tmp_path: Path) -> None:
     )
     assert (asked["--num-prompts"], asked["--max-concurrency"], asked["--seed"]) == ("64", "16", "5")
     assert found == figures(result, LOADS[3], "v", 5)
+    assert found.why == "ValueError: no chunk"
     assert (found.failed, found.tpot, found.rate, found.itl_p99) == (1, 1.0, 3.0, 4.0)
     client.run("http://h:1", "m", "v", LOADS[0], seed=5)
     words = json.loads((tmp_path / "words.json").read_text())
