@@ -52,7 +52,7 @@ def core_config(config: SchedulerConfig, info: EngineInfo, epoch: int) -> CoreCo
         abort_on_priority_when_disabled=config.abort_on_priority_when_disabled,
         req_waiting_timeout_s=config.req_waiting_timeout,
         req_running_timeout_s=config.req_running_timeout,
-        disable_overlap_schedule=True if config.disable_overlap_schedule is None else config.disable_overlap_schedule,
+        disable_overlap_schedule=_overlap_off(config),
         decode_log_interval=config.decode_log_interval,
         policy_seed=config.random_seed,
     )
@@ -69,12 +69,17 @@ def report_flags(report: StartupReport, config: SchedulerConfig, sources: dict[s
     report.add(
         "overlap_schedule",
         not core.disable_overlap_schedule,
-        reason="off by default on a CPU, whose cores do both halves" if config.disable_overlap_schedule is None else "as asked",
+        reason=f"the default on {config.device}" if config.disable_overlap_schedule is None else "as asked",
     )
     report.add("radix_cache", "off" if core.disable_radix_cache else core.radix_eviction_policy)
     for name, source in sources.items():
         value = "(set)" if name == "token_file" and config.token_file else show(getattr(config, name))
         report.flags.append(ReportedSetting(name, value, source))
+
+
+def _overlap_off(config: SchedulerConfig) -> bool:
+    """On a CPU the cores do both halves: docs/decisions/0005-overlap-is-off-on-a-cpu.md."""
+    return config.device == "cpu" if config.disable_overlap_schedule is None else config.disable_overlap_schedule
 
 
 def _itl_target(config: SchedulerConfig) -> float | None:

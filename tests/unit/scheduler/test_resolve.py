@@ -60,3 +60,15 @@ def test_every_knob_reaches_the_scheduler(name: str) -> None:
 
 def test_the_knobs_are_there() -> None:
     assert {"init_new_token_ratio", "clip_max_new_tokens_estimation", "in_round_prefix_sharing", "num_continuous_decode_steps"} < set(KNOBS)
+
+
+@pytest.mark.parametrize(
+    ("asked", "off", "reason"), [(None, True, "the default on cpu"), (False, False, "as asked"), (True, True, "as asked")]
+)
+def test_overlap_is_off_on_a_cpu_unless_asked_for(asked: bool | None, off: bool, reason: str) -> None:
+    config = SchedulerConfig(disable_overlap_schedule=asked)
+    core = core_config(config, INFO, epoch=1)
+    report = StartupReport()
+    report_flags(report, config, {}, core)
+    said = next(setting for setting in report.settings if setting.name == "overlap_schedule")
+    assert (core.disable_overlap_schedule, said.reason) == (off, reason)
