@@ -8,6 +8,7 @@ import sys
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -130,9 +131,9 @@ def test_a_run_with_failures_gives_no_values_and_seeds_are_new(tmp_path: Path, c
 
 def test_vllm_bench_is_asked_for_the_same_load(tmp_path: Path) -> None:
     """Its program is replaced by one that writes down how it was called."""
-    result = {"completed": 63, "median_tpot_ms": 1.0, "median_ttft_ms": 2.0, "output_throughput": 3.0, "p99_itl_ms": 4.0}
+    result: dict[str, Any] = {"completed": 63, "median_tpot_ms": 1.0, "median_ttft_ms": 2.0, "output_throughput": 3.0, "p99_itl_ms": 4.0}
     result |= {
-        "errors": ["", "Traceback\\n  x\\nValueError: no chunk\\n"],
+        "errors": ["", "Traceback\n  x\nValueError: no chunk\n"],
         "duration": 5.0,
         "total_input_tokens": 6,
         "total_output_tokens": 7,
