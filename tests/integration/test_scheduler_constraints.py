@@ -15,15 +15,14 @@ from tests.integration.worker_client import Worker, submit, worker
 _ALPHABET = sorted(pre_tokenizers.ByteLevel.alphabet())
 
 
-@pytest.fixture
-async def found(tmp_path: Path) -> AsyncIterator[Worker]:
+def save_model(folder: Path) -> None:
     """A tiny random model whose tokens are bytes; id 256 ends the text."""
     vocabulary = {piece: index for index, piece in enumerate(_ALPHABET)}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(["<end>"])
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    tokenizer.save(str(folder / "tokenizer.json"))
     config = {
         "architectures": ["LlamaForCausalLM"],
         "vocab_size": 257,
@@ -37,7 +36,12 @@ async def found(tmp_path: Path) -> AsyncIterator[Worker]:
         "tie_word_embeddings": True,
         "eos_token_id": 256,
     }
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.fixture
+async def found(tmp_path: Path) -> AsyncIterator[Worker]:
+    save_model(tmp_path)
     async with worker("--model-path", str(tmp_path), "--load-format", "dummy", "--max-total-tokens", "4k") as running:
         yield running
 
@@ -47,7 +51,8 @@ def _constrained(handle: int, constraint: pb.Constraint, max_new: int = 100) -> 
     return submit(handle, [5, 6, 7], max_new, constraint=constraint, sampling=sampling)
 
 
-def _text(ids: list[int]) -> str:
+def text_of(ids: list[int]) -> str:
+    """What the ids spell; the end is nothing."""
     by_character = {character: byte for byte, character in _byte_characters().items()}
     return bytes(by_character[_ALPHABET[i]] for i in ids if i < 256).decode()
 
@@ -73,9 +78,9 @@ async def test_constraints_are_obeyed_beside_free_requests(found: Worker) -> Non
         ]
         await session.send(submit=requests)
         await session.until_final(1, 2, 3, 4)
-        assert len(_text(session.rows[1].ids)) == 7
-        assert isinstance(json.loads(_text(session.rows[3].ids))["ok"], bool)
-        assert _text(session.rows[4].ids) == "naïve 🐈"
+        assert len(text_of(session.rows[1].ids)) == 7
+        assert isinstance(json.loads(text_of(session.rows[3].ids))["ok"], bool)
+        assert text_of(session.rows[4].ids) == "naïve 🐈"
         assert session.rows[1].ended.reason in (pb.FINISH_REASON_STOP, pb.FINISH_REASON_GRAMMAR_END)
 
 
@@ -109,4 +114,4 @@ async def test_a_cancel_while_the_constraint_is_looked_at(found: Worker) -> None
         assert session.rows[1].said.count("final") == 1
         await session.send(submit=[_constrained(2, pb.Constraint(regex="[ab]{3}"))])
         await session.until_final(2)
-        assert len(_text(session.rows[2].ids)) == 3
+        assert len(text_of(session.rows[2].ids)) == 3

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from services.scheduler.core import lifecycle
 from services.scheduler.core.choice import Choice
 from services.scheduler.core.messages import Accepted, ErrorCode, ErrorInfo, FinishReason, SubmitRequest
+from services.scheduler.core.results import constraint_error
 from services.scheduler.core.state import State
 from services.scheduler.core.stops import StopRules
 from services.scheduler.core.timers import Timer, Timers
@@ -108,7 +109,8 @@ class Intake:
         for position, token in enumerate(choice.spec.prior_output_ids.tolist(), 1):
             stop = stop or self._rules.after_token(choice, token, position)
         if stop is not None:
-            lifecycle.end(self._state, choice, stop.reason, matched=stop.matched, keep_bytes=stop.keep_bytes)
+            error = constraint_error(choice) if stop.reason is FinishReason.ERROR else None
+            lifecycle.end(self._state, choice, stop.reason, matched=stop.matched, keep_bytes=stop.keep_bytes, error=error)
         elif choice.out_len >= choice.max_new and choice.prompt_logprobs_next is None:
             lifecycle.end(self._state, choice, FinishReason.LENGTH)
 

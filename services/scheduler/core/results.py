@@ -89,7 +89,7 @@ class ResultProcessor:
         for row, stop in stops:
             error = None
             if stop.reason is FinishReason.ERROR:
-                error = _constraint_error(batch.choice(row))
+                error = constraint_error(batch.choice(row))
             lifecycle.end(state, batch.choice(row), stop.reason, matched=stop.matched, keep_bytes=stop.keep_bytes, error=error)
 
     def _say_tokens(self, rows: IntArray, result: StepResult) -> None:
@@ -110,7 +110,7 @@ class ResultProcessor:
                 output.add_held_tokens(batch, row)
 
 
-def _constraint_error(choice: Choice) -> ErrorInfo:
+def constraint_error(choice: Choice) -> ErrorInfo:
     """Why a constrained choice cannot go on."""
     if choice.grammar is not None and choice.grammar.error is not None:
         return ErrorInfo(ErrorCode.INVALID_REQUEST, choice.grammar.error, choice.grammar.error_field or "constraint")

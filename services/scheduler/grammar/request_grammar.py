@@ -32,6 +32,7 @@ class RequestGrammar:
         self._early: list[int] = []  # ids that came before the grammar was compiled
         self._matcher: Matcher | None = None
         self._failure: str | None = None
+        self._refused: int | None = None
         self._clock = clock
         self._steps = 0
         self._spent_s = 0.0
@@ -47,6 +48,8 @@ class RequestGrammar:
         if self._failure is not None:
             return self._failure
         failure = self._entry.error
+        if failure is None and self._refused is not None:
+            return f"the output does not follow the grammar: id {self._refused} is not allowed where it stands"
         return failure.message if failure is not None else None
 
     @property
@@ -76,7 +79,9 @@ class RequestGrammar:
         if not self.ready:
             self._early.append(token_id)
             return True
-        return self._usable() and self._matcher is not None and self._matcher.accept(token_id)
+        accepted = self._usable() and self._matcher is not None and self._matcher.accept(token_id)
+        self._refused = None if accepted else token_id
+        return accepted
 
     def fill_mask(self, words: npt.NDArray[np.int32]) -> None:
         """Write the allowed ids. After a failure a single id is allowed, which `accept` then refuses."""
@@ -92,7 +97,7 @@ class RequestGrammar:
                     self._failure = "the grammar leads to a place from which nothing can follow"
             except GrammarFailure as failure:
                 self._failure = str(failure)
-        if self._failure is not None or self.error is not None:
+        if self._failure is not None or self._entry.error is not None:
             words[:] = 0
             words[0] = 1
 

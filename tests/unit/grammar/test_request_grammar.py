@@ -42,7 +42,9 @@ def test_it_ends_where_nothing_can_follow(name: str) -> None:
         assert token in _mask(grammar)
         assert grammar.accept(token)
     assert not grammar.accept(ord("x"))
+    assert f"id {ord('x')} is not allowed" in (grammar.error or "")
     assert grammar.accept(ord("}"))
+    assert grammar.error is None
     assert grammar.finished
     assert _mask(grammar) == {END}
 
