@@ -121,6 +121,8 @@ def _tool_use(fields: Fields, most: int) -> _ToolUse:
     if len(set(names)) != len(names):
         raise InvalidRequest("tools has two functions of the same name", field="tools")
     choice = fields.values.get("tool_choice")
+    if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
+        choice, tools = _allowed(Fields(choice, "tool_choice"), tools)
     if choice is None:
         choice = "auto" if tools else "none"
     if isinstance(choice, str) and choice in ("none", "auto", "required"):
@@ -134,6 +136,22 @@ def _tool_use(fields: Fields, most: int) -> _ToolUse:
     if name not in names:
         raise InvalidRequest(f"tool_choice names {name!r}, which is not among the tools", field="tool_choice")
     return _ToolUse(tuple(tools), "named", name, parallel)
+
+
+def _allowed(choice: Fields, tools: list[dict[str, Any]]) -> tuple[str, list[dict[str, Any]]]:
+    """(auto or required, the tools that may be called); the model is not shown the others."""
+    inner = Fields(choice.object("allowed_tools") or {}, "tool_choice.allowed_tools")
+    mode = inner.string("mode")
+    if mode not in ("auto", "required"):
+        raise inner.bad("mode", "auto or required")
+    given = inner.array("tools") or ()
+    functions = [item.get("function") if isinstance(item, dict) else None for item in given]
+    names = [function.get("name") if isinstance(function, dict) else None for function in functions]
+    known = tool_names(tools)
+    unknown = [name for name in names if name not in known]
+    if not names or unknown:
+        raise InvalidRequest("tool_choice.allowed_tools.tools must name functions among the tools", field="tool_choice.allowed_tools.tools")
+    return mode, [tool for tool in tools if tool["function"]["name"] in names]
 
 
 def _plan(fields: Fields, defaults: Defaults, use: _ToolUse, kwargs: Mapping[str, Any]) -> ParsePlan:

@@ -62,7 +62,7 @@ CHAT_HONOURED: Mapping[str, str] = {
     "logprobs": "true or false",
     "top_logprobs": "0 to 20; 400 without logprobs",
     "tools": "up to 128 functions",
-    "tool_choice": "none, auto, required or a function",
+    "tool_choice": "none, auto, required, a function, or allowed_tools",
     "parallel_tool_calls": "false: at most one call",
     **_EXTENSIONS,
     "chat_template": "only where the tokenizer service allows it",

@@ -107,6 +107,18 @@ async def test_a_grammar_begins_after_the_thought(tools: Stack) -> None:
     assert not tools.worker.submits[1].constraint.begin_after_ids
 
 
+async def test_only_allowed_tools_are_shown_and_called(stack: Stack) -> None:
+    other = {"type": "function", "function": {"name": "g"}}
+    named = [{"type": "function", "function": {"name": "f"}}]
+    stack.worker.script = lambda submit: say('[{"name": "f", "parameters": {}}]')
+    allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": named}}
+    _, answer = await stack.post("/v1/chat/completions", {**ASK, "tools": [TOOL, other], "tool_choice": allowed})
+    assert answer["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "f"
+    assert json.loads(stack.worker.submits[0].constraint.json_schema)["items"]["properties"]["name"] == {"const": "f"}
+    assert stack.tokenizer.last_chat is not None
+    assert [tool["function"]["name"] for tool in json.loads(stack.tokenizer.last_chat.tools_json)] == ["f"]
+
+
 async def test_strict_tools_are_bound_where_the_family_can_be_described(tools: Stack) -> None:
     strict = {"type": "function", "function": {**TOOL["function"], "strict": True}}
     tools.worker.script = lambda submit: say("no call")
@@ -116,6 +128,18 @@ async def test_strict_tools_are_bound_where_the_family_can_be_described(tools: S
     assert tag["format"]["tags"][0]["content"]["json_schema"] == PARAMETERS
     assert tools.tokenizer.last_chat is not None
     assert "strict" not in tools.tokenizer.last_chat.tools_json
+
+
+@pytest.mark.parametrize("family", ["hermes", "llama3", "mistral", "deepseek", "pythonic"])
+async def test_every_family_takes_strict_tools_beside_others(family: str) -> None:
+    strict = {"type": "function", "function": {**TOOL["function"], "strict": True}}
+    other = {"type": "function", "function": {"name": "g"}}
+    async with running(tool_call_parser=family) as stack:
+        stack.worker.script = lambda submit: say("no call")
+        status, answer = await stack.post("/v1/chat/completions", {**ASK, "tools": [strict, other]})
+        assert (status, answer["choices"][0]["message"]["content"]) == (200, "no call")
+        tag = stack.worker.submits[0].constraint.structural_tag
+        assert "f" in tag and "g" in tag and json.loads(tag)["type"] == "structural_tag"
 
 
 async def test_the_worker_is_told_which_special_tokens_are_text(tools: Stack) -> None:
@@ -142,6 +166,8 @@ async def test_streamed_reasoning(tools: Stack) -> None:
         ({"tool_choice": "maybe"}, "tool_choice"),
         ({"tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice"),
         ({"tools": [], "tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "any", "tools": []}}}, "tool_choice.allowed_tools.mode"),
+        ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}}, "tool_choice.allowed_tools.tools"),
         ({"tools": [{"type": "function"}]}, "tools[0].function"),
         ({"tools": [{"type": "function", "function": {"name": ""}}]}, "tools[0].function.name"),
         ({"tools": [TOOL, TOOL]}, "tools"),
