@@ -21,11 +21,17 @@ class BadAnswer(Exception):
     """The peer does not speak HTTP/1.1 as expected, or left in the middle of an answer."""
 
 
+class StaleConnection(BadAnswer):
+    """A kept connection was closed before a byte of the answer came: the peer had given it up, and the request may be sent again."""
+
+
 class Connection(asyncio.Protocol):
     """One connection. `exchange` may be called again once it has returned and `reusable` is true."""
 
     def __init__(self) -> None:
         self.reusable = False
+        self._exchanges = 0
+        self._answered = False  # a byte of the present answer has come
         self._transport: asyncio.Transport | None = None
         self._buffer = b""
         self._on_body: OnBody | None = None
@@ -44,7 +50,8 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         self._done = asyncio.get_running_loop().create_future()
         self._on_body, self._in_body, self._status, self._left, self._buffer = on_body, False, 0, -1, b""
-        self.reusable = False
+        self.reusable = self._answered = False
+        self._exchanges += 1
         self._transport.write(request)
         return await self._done
 
@@ -59,6 +66,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         now = time.perf_counter()
+        self._answered = True
         if self._buffer:
             data = self._buffer + data
             self._buffer = b""
@@ -135,7 +143,8 @@ class Connection(asyncio.Protocol):
             self._keep = False
             self._finish()  # a body that lasts until the connection closes
         else:
-            self._fail(BadAnswer("the server closed the connection before the answer was complete"))
+            kind = StaleConnection if self._exchanges > 1 and not self._answered else BadAnswer
+            self._fail(kind("the server closed the connection before the answer was complete"))
 
 
 class Pool:

@@ -19,6 +19,7 @@ class FakeServer:
     break_every: int = 0  # every n-th connection is cut in mid-answer
     version: str = "1.2.3"
     model: str = "fake"
+    leave: bool = False  # close each connection after an answer, without saying so
     slots: int | None = None  # requests decoded at once; the others wait
     seen: list[dict[str, Any]] = field(default_factory=list)
     running: int = 0
@@ -45,6 +46,9 @@ class FakeServer:
                 length = next((int(line.split(":")[1]) for line in head.split("\r\n") if line.lower().startswith("content-length")), 0)
                 raw = await reader.readexactly(length)
                 await self._answer(method, path, json.loads(raw) if raw else {}, writer)
+                if self.leave and method == "POST":
+                    await reader.readuntil(b"\r\n\r\n")  # the next request is on its way
+                    raise ConnectionError
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 

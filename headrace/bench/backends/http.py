@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from typing import Any
 
-from headrace.bench.http_stream import BadAnswer, Pool, post
+from headrace.bench.http_stream import BadAnswer, Connection, Pool, StaleConnection, post
 from headrace.bench.record import BenchRequest, Outcome
 from headrace.bench.settings import Sending
 from headrace.bench.sse import EventReader
@@ -51,19 +51,8 @@ class HttpBackend(ABC):
         begin = time.perf_counter() - self._sending.clock_zero
         outcome.sent = begin
         try:
-            connection = await self._pool.take()
-
-            def on_body(data: bytes, now: float) -> None:
-                if connection.status == 200:
-                    reader.feed(data, now)
-                else:
-                    plain.append(data)
-
-            try:
-                async with asyncio.timeout(self._sending.timeout_s):
-                    status = await connection.exchange(message, on_body)
-            finally:
-                self._pool.put(connection)
+            async with asyncio.timeout(self._sending.timeout_s):
+                status = await self._exchange(message, reader, plain)
             self._judge(status, reader, b"".join(plain), outcome)
         except TimeoutError:
             outcome.error, outcome.detail = "timeout", f"no end after {self._sending.timeout_s:g} s"
@@ -74,6 +63,24 @@ class HttpBackend(ABC):
         outcome.ended = time.perf_counter() - self._sending.clock_zero
         for at in reader.times:
             outcome.events.append(at - self._sending.clock_zero)
+
+    async def _exchange(self, message: bytes, reader: EventReader, plain: list[bytes]) -> int:
+        """Send on a kept connection, or on the next one where the server had closed that."""
+        while True:
+            connection = await self._pool.take()
+
+            def on_body(data: bytes, now: float, connection: Connection = connection) -> None:
+                if connection.status == 200:
+                    reader.feed(data, now)
+                else:
+                    plain.append(data)
+
+            try:
+                return await connection.exchange(message, on_body)
+            except StaleConnection:
+                continue
+            finally:
+                self._pool.put(connection)
 
     def _judge(self, status: int, reader: EventReader, plain: bytes, outcome: Outcome) -> None:
         if status != 200:

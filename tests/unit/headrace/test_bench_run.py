@@ -65,6 +65,13 @@ async def test_failures_are_counted_by_kind_and_end_in_a_code(capsys: pytest.Cap
     assert "Failed: HTTP 429:" in render(done.summary, done.about)
 
 
+async def test_a_connection_the_server_gave_up_is_no_failure() -> None:
+    async with FakeServer(leave=True) as server:
+        done = await load(server, max_concurrency=1, num_prompts=4)
+    assert done.summary.failures == {}
+    assert len(server.seen) == 5  # with the one to warm up; none was answered twice
+
+
 async def test_a_server_that_is_not_there() -> None:
     with pytest.raises(ConfigError, match="not ready"):
         await measure(BenchConfig(base_url="http://127.0.0.1:9", ready_check_timeout_sec=0.0))
