@@ -58,8 +58,13 @@ class _Side:
 
     async def serve(self, connection: socket.socket) -> None:
         reader, self._writer = await asyncio.open_unix_connection(sock=connection)
+        first = asyncio.create_task(read_frame(reader))  # nothing is said before "ready": it ends early only if the worker is gone
+        starting = asyncio.create_task(self._engine.start())
+        await asyncio.wait({first, starting}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            os._exit(0)
         try:
-            facts = await self._engine.start()
+            facts = starting.result()
         except Exception as error:
             self._say("failed", str(error), isinstance(error, ConfigError))
             with contextlib.suppress(ConnectionError):
@@ -69,11 +74,13 @@ class _Side:
         gc.freeze()
         self._say("ready", facts, self._state())
         pulse = asyncio.create_task(self._pulse())
-        while (message := await read_frame(reader)) is not None:
+        message = await first
+        while message is not None:
             if message[0] == "tell":
                 self._engine.send(*(item for item in map(self._bound, message[1]) if item is not None))
             else:
                 await self._answer(*message[1:])
+            message = await read_frame(reader)
         pulse.cancel()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._engine.stop(), _LAST_TURN_S)

@@ -65,6 +65,15 @@ async def test_native_path_repeats_itself_in_every_mode(folder: str) -> None:
             assert await _run(session, resumed) == [together[3][10:]]
 
 
+async def test_a_restart_changes_no_token(folder: str) -> None:
+    asked = [_sampled(i, [3 + (i * 11 + j) % 500 for j in range(10 + 3 * i)], seed=i) for i in range(20)]
+    found = []
+    for _ in range(2):
+        async with worker("--model-path", folder, *_FLAGS, "--attention-backend", "cpu") as one, one.session() as session:
+            found.append(await _run(session, *asked))
+    assert found[0] == found[1]
+
+
 async def test_choices_differ_by_seed_and_share_their_prompt(folder: str) -> None:
     async with worker("--model-path", folder, *_FLAGS) as found, found.session() as session:
         choices = [pb.Choice(index=i, seed=5) for i in range(4)]
