@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from openai.types import completion_create_params as completion
+from openai.types.chat import chat_completion_tool_choice_option_param as tool_choice
 from openai.types.chat import completion_create_params as chat
 
 from gateway.api.schema import openai_fields as fields
@@ -28,6 +29,31 @@ def test_every_field_of_the_published_interfaces_is_in_one_table() -> None:
     ):
         for name in {*params.__annotations__, "stream"}:
             assert sum(name in table for table in tables) == 1, name
+
+
+def _kinds(union: Any) -> set[str]:
+    """The values of `type` over the members of a union of the client's types."""
+    members = [member for member in get_args(union) if hasattr(member, "__annotations__")]
+    return {kind for member in members for kind in get_args(get_type_hints(member)["type"])}
+
+
+def test_every_published_kind_of_tool_choice_and_response_format_has_an_answer() -> None:
+    function = {"type": "function", "function": {"name": "f"}}
+    choices: dict[str, Any] = {
+        "function": function,
+        "allowed_tools": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [function]}},
+        "custom": {"type": "custom", "custom": {"name": "f"}},
+    }
+    assert _kinds(tool_choice.ChatCompletionToolChoiceOptionParam) == set(choices)
+    for kind, choice in choices.items():
+        body = {**CHAT_BODY, "tools": [function], "tool_choice": choice}
+        if kind == "custom":
+            with pytest.raises(InvalidRequest) as caught:
+                read_chat(body, DEFAULTS)
+            assert caught.value.field == "tool_choice"
+        else:
+            assert read_chat(body, DEFAULTS).plan.tool_names == ("f",)
+    assert _kinds(chat.ResponseFormat) == {"text", "json_schema", "json_object"}
 
 
 def test_no_field_is_in_two_tables() -> None:

@@ -38,7 +38,7 @@ KEYWORDS: tuple[Keyword, ...] = (
     Keyword("$defs", (), E, E),
     Keyword("definitions", (), E, E),
     Keyword("anyOf", (), L, E, _BESIDE),
-    Keyword("oneOf", (), L, L, f"if its members exclude each other by type, or by a required property with different constants; {_BESIDE}"),
+    Keyword("oneOf", (), L, L, f"up to 64 members, if they exclude each other by type, or by a required property with different constants; {_BESIDE}"),
     Keyword("allOf", (), L, E, f"xgrammar: with one member; {_BESIDE}"),
     Keyword("not", (), R, R),
     Keyword("if", (), R, R),
