@@ -60,9 +60,9 @@ class PageAllocator:
         size = pages.size
         if not size:
             return
-        ascending = size == 1 or bool((pages[1:] > pages[:-1]).all())
+        ascending = size == 1 or np.count_nonzero(pages[1:] > pages[:-1]) == size - 1
         least, most = (pages[0], pages[-1]) if ascending else (pages.min(), pages.max())
-        if least < 1 or most > self.num_pages or self._free[pages].any():
+        if least < 1 or most > self.num_pages or np.count_nonzero(self._free[pages]):
             raise ValueError("a page was given back that was not in use")
         if not ascending:
             order = np.arange(size, dtype=np.int32)

@@ -174,14 +174,19 @@ class KvCache:
             group.free(own)
 
     def _evict_for(self, pages: int) -> Slots | None:
-        """Evict what an allocation of `pages` lacks; its slots, which are nobody's now. None if all there is would not do."""
+        """Slots of what is evicted for an allocation of `pages`, nobody's now. None if all there is would not do.
+
+        All of the allocation is evicted if it can be, though some pages are free: these lie scattered, what a prefix leaves
+        is a run. They go to decode steps, page by page.
+        """
+        evictable = self.prefixes.evictable_tokens
         lacking = pages - min([group.allocator.free_pages for group in self.groups])
         if lacking <= 0:
             return self._nothing
-        if lacking * self.page_size > self.prefixes.evictable_tokens:
+        if lacking * self.page_size > evictable:
             return None
         began = self._timer()
-        slots = self.prefixes.evict(lacking * self.page_size)
+        slots = self.prefixes.evict(min(pages * self.page_size, evictable))
         self.evicted_tokens += slots[0].size
         self.eviction_ns += self._timer() - began
         return slots
