@@ -7,22 +7,22 @@ import itertools
 import json
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import grpc
+from google.protobuf.message import Message
 
+from gateway.clients.http2.channel import Channel
 from gateway.flight.spec import ChatPrompt
 from protos.tokenizer.v1 import tokenizer_pb2 as pb
-from protos.tokenizer.v1 import tokenizer_pb2_grpc as pb_grpc
-from services.common.channel import call_metadata, open_channel
+from services.common.channel import call_metadata
 from services.common.errors import Cancelled, DeadlineExceeded, HeadraceError, Unavailable
-from services.common.grpc_errors import from_rpc_error
 from services.common.server_config import ServerConfig
 
-R = TypeVar("R")
+M = TypeVar("M", bound=Message)
 
+_SERVICE = "/headrace.tokenizer.v1.Tokenizer/"
 _BACKOFF_FIRST_S = 0.05
 _BACKOFF_LAST_S = 1.0
 
@@ -45,10 +45,8 @@ class TokenizerClient:
     """One or several equal tokenizer services. A call waits for one that is starting again, up to `hold_s` or its deadline."""
 
     def __init__(self, addresses: Sequence[str], *, trust: ServerConfig | None, hold_s: float) -> None:
-        options = (("grpc.lb_policy_name", "round_robin"),)
-        self._channels = [open_channel(address, trust, options=options) for address in addresses]
-        stubs = [pb_grpc.TokenizerStub(channel) for channel in self._channels]  # type: ignore[no-untyped-call]
-        self._stubs = itertools.cycle(stubs)
+        self._channels = [Channel(address, trust) for address in addresses]
+        self._turns = itertools.cycle(self._channels)
         self._trust = trust
         self._hold_s = hold_s
         self._reached = False
@@ -63,7 +61,7 @@ class TokenizerClient:
     async def close(self) -> None:
         """Close the channels."""
         for channel in self._channels:
-            await channel.close(None)
+            await channel.close()
 
     async def encode(
         self, model: str, texts: Sequence[str], *, add_special: bool | None, request_id: str, timeout_s: float | None
@@ -72,7 +70,7 @@ class TokenizerClient:
         request = pb.EncodeRequest(model=model, texts=texts)
         if add_special is not None:
             request.add_special_tokens = add_special
-        reply = await self._call(lambda stub, **kw: stub.Encode(request, **kw), request_id, timeout_s)
+        reply = await self._call("Encode", request, pb.EncodeResponse, request_id, timeout_s)
         return [list(encoding.token_ids) for encoding in reply.encodings]
 
     async def render_chat(self, model: str, prompt: ChatPrompt, *, request_id: str, timeout_s: float | None) -> list[int]:
@@ -86,7 +84,7 @@ class TokenizerClient:
             continue_final_message=prompt.continue_final_message,
             chat_template=prompt.chat_template,
         )
-        reply = await self._call(lambda stub, **kw: stub.RenderChat(request, **kw), request_id, timeout_s)
+        reply = await self._call("RenderChat", request, pb.RenderChatResponse, request_id, timeout_s)
         return list(reply.encoding.token_ids)
 
     async def decode(self, model: str, sequences: Sequence[Sequence[int]], *, skip_special: bool, request_id: str) -> list[str]:
@@ -94,7 +92,7 @@ class TokenizerClient:
         request = pb.DecodeRequest(
             model=model, sequences=[pb.TokenIds(token_ids=ids) for ids in sequences], skip_special_tokens=skip_special
         )
-        reply = await self._call(lambda stub, **kw: stub.Decode(request, **kw), request_id, None)
+        reply = await self._call("Decode", request, pb.DecodeResponse, request_id, None)
         return list(reply.texts)
 
     async def info(self, model: str = "", *, timeout_s: float | None = None) -> TokenizerInfo:
@@ -102,7 +100,7 @@ class TokenizerClient:
         found = self._info.get(model)
         if found is None:
             request = pb.GetTokenizerInfoRequest(model=model)
-            reply = await self._call(lambda stub, **kw: stub.GetTokenizerInfo(request, **kw), "", timeout_s)
+            reply = await self._call("GetTokenizerInfo", request, pb.GetTokenizerInfoResponse, "", timeout_s)
             found = self._info[model] = TokenizerInfo(
                 model=reply.model,
                 digest=reply.tokenizer_digest,
@@ -119,26 +117,28 @@ class TokenizerClient:
         """Ask for a sign of life now and then, so that readiness knows. Runs until cancelled."""
         while True:
             try:
-                await next(self._stubs).GetTokenizerInfo(
-                    pb.GetTokenizerInfoRequest(), timeout=5.0, metadata=call_metadata(self._trust)
-                )
+                await self._once("GetTokenizerInfo", pb.GetTokenizerInfoRequest(), "", 5.0)
                 self._reached = True
-            except grpc.aio.AioRpcError as error:
-                self._reached = not isinstance(from_rpc_error(error), Unavailable | DeadlineExceeded)
+            except HeadraceError as error:
+                self._reached = not isinstance(error, Unavailable | DeadlineExceeded)
             await asyncio.sleep(interval_s)
 
-    async def _call(self, call: Callable[..., Awaitable[R]], request_id: str, timeout_s: float | None) -> R:
+    async def _once(self, method: str, request: Message, request_id: str, timeout_s: float) -> bytes:
+        headers = call_metadata(self._trust, request_id or None)
+        return await next(self._turns).call(_SERVICE + method, request.SerializeToString(), headers, timeout_s)
+
+    async def _call(self, method: str, request: Message, answer: type[M], request_id: str, timeout_s: float | None) -> M:
         began = time.monotonic()
         limit = self._hold_s if timeout_s is None else min(self._hold_s, timeout_s)
         delay = _BACKOFF_FIRST_S
         while True:
             left = limit - (time.monotonic() - began)
             try:
-                answer = await call(next(self._stubs), timeout=max(left, 0.001), metadata=call_metadata(self._trust, request_id or None))
+                raw = await self._once(method, request, request_id, max(left, 0.001))
                 self._reached = True
-                return answer
-            except grpc.aio.AioRpcError as rpc_error:
-                error = from_rpc_error(rpc_error)
+                return answer.FromString(raw)
+            except HeadraceError as problem:
+                error = problem
                 self._reached = not isinstance(error, Unavailable)
                 self.failures += not self._reached
             if not _is_passing(error) or left - delay <= 0:

@@ -112,8 +112,9 @@ class WorkerPool:
         while True:
             asleep = time.monotonic()
             await asyncio.sleep(_PULSE_S)
-            deaf_s = time.monotonic() - asleep - _PULSE_S
+            now = time.monotonic()
+            was_deaf = now - asleep - _PULSE_S > _DEAF_S
             for session in self.sessions():
-                if deaf_s > _DEAF_S:
-                    session.last_frame_at += deaf_s
+                if was_deaf:
+                    session.last_frame_at = now
                 session.check_pulse(self._silence_limit_s)

@@ -11,12 +11,15 @@ from services.common.errors import Unavailable
 from services.common.server_config import ServerConfig
 
 
-async def dial(address: str, trust: ServerConfig | None, *, timeout_s: float) -> Connection:
-    """A connection to `host:port`. Raises Unavailable where nobody answers in time, or not as one that is trusted."""
+async def dial(address: str, trust: ServerConfig | None, *, timeout_s: float, name: str = "") -> Connection:
+    """A connection to `host:port`. Under TLS the peer must prove to be `name`, by default the host.
+
+    Raises Unavailable where nobody answers in time, or not as one that is trusted.
+    """
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     context = client_tls(trust)
-    name = (trust.tls_server_name if trust is not None else None) or host
+    name = (trust.tls_server_name if trust is not None else None) or name or host
     authority = address if name == host else name
     loop = asyncio.get_running_loop()
     try:

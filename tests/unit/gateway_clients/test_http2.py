@@ -14,10 +14,11 @@ import pytest
 
 from gateway.clients.http2 import frames
 from gateway.clients.http2.call import Call
+from gateway.clients.http2.channel import Channel
 from gateway.clients.http2.connection import Connection
 from gateway.clients.http2.dial import dial
 from gateway.clients.http2.status import Status
-from services.common.errors import InvalidRequest, Overloaded, Unavailable
+from services.common.errors import DeadlineExceeded, InvalidRequest, Overloaded, Unavailable
 from services.common.grpc_errors import abort
 from services.common.grpc_options import SERVER_OPTIONS
 from services.common.server_config import ServerConfig
@@ -176,6 +177,33 @@ async def test_a_server_that_leaves_ends_every_call_as_unavailable() -> None:
 async def test_nobody_there() -> None:
     with pytest.raises(Unavailable, match="no connection to"):
         await dial("127.0.0.1:1", None, timeout_s=5)
+
+
+async def test_unary_calls_share_a_connection_that_is_made_again_when_it_is_lost() -> None:
+    echo = Echo()
+    server = grpc.aio.server(options=list(SERVER_OPTIONS))
+    server.add_generic_rpc_handlers((echo,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    channel = Channel(f"dns:///localhost:{port}", None)
+    answers = await asyncio.gather(*(channel.call("/t/Echo", b"%d" % i, (("x-n", str(i)),), 5.0) for i in range(20)))
+    assert answers == [b"%d" % i for i in range(20)]
+    with pytest.raises(Overloaded):
+        await channel.call("/t/Refuse", b"", (), 5.0)
+    with pytest.raises(DeadlineExceeded):
+        await channel.call("/t/Hold", b"", (), 0.1)
+    async with asyncio.timeout(5):
+        await echo.cancelled.wait()
+    await server.stop(None)
+    with pytest.raises(Unavailable):
+        await channel.call("/t/Echo", b"", (), 5.0)
+    again = grpc.aio.server(options=list(SERVER_OPTIONS))
+    again.add_generic_rpc_handlers((echo,))
+    again.add_insecure_port(f"127.0.0.1:{port}")
+    await again.start()
+    assert await channel.call("/t/Echo", b"back", (), 5.0) == b"back"
+    await channel.close()
+    await again.stop(None)
 
 
 @pytest.mark.parametrize(("name", "welcome"), [("inside", True), ("elsewhere", False)])
