@@ -28,6 +28,7 @@ class Keyword:
 
 E, L, R, A = Handling.ENFORCED, Handling.LIMITED, Handling.REFUSED, Handling.ANNOTATION
 _STRING, _NUMBER, _ARRAY, _OBJECT = ("string",), ("number", "integer"), ("array",), ("object",)
+_APART = "they exclude each other by type, or by a required property with different constants"
 _BESIDE = "xgrammar: alone, with annotations beside it"
 
 KEYWORDS: tuple[Keyword, ...] = (
@@ -38,7 +39,7 @@ KEYWORDS: tuple[Keyword, ...] = (
     Keyword("$defs", (), E, E),
     Keyword("definitions", (), E, E),
     Keyword("anyOf", (), L, E, _BESIDE),
-    Keyword("oneOf", (), L, L, f"up to 64 members, if they exclude each other by type, or by a required property with different constants; {_BESIDE}"),
+    Keyword("oneOf", (), L, L, f"up to 64 members, if {_APART}; {_BESIDE}"),
     Keyword("allOf", (), L, E, f"xgrammar: with one member; {_BESIDE}"),
     Keyword("not", (), R, R),
     Keyword("if", (), R, R),
