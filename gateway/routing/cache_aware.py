@@ -1,8 +1,8 @@
-"""Sends a request to where its first token is expected soonest.
+"""Sends a request to where its first token is expected soonest, weighed with what that costs the others.
 
 What is cached need not be computed, what waits must be computed first, and what decodes takes its step between chunks.
-Two small weights look beyond this one request: tokens computed again are lost to everybody, and a crowded worker is
-slower for all who are there. While the fleet is badly out of balance the least loaded worker is taken whatever it holds.
+Whoever is at a worker stands still while a prompt is computed there, a crowded worker is slower for all, and what does not
+fit evicts what may be wanted again. While the fleet is badly out of balance the least loaded worker is taken whatever it holds.
 """
 
 from __future__ import annotations
@@ -21,15 +21,18 @@ from gateway.routing.placements import Placements
 class CacheAwareSettings:
     """cache_threshold: where no worker has measured its speed, a match above this share of the prompt decides.
 
-    recompute_weight: seconds charged per second of recomputing. crowding_weight: decode steps charged per request there.
-    eviction_weight: seconds charged per second of recomputing what has to be forgotten, where pressure is average.
+    delay_weight: seconds charged per second that a request at the worker, or the next to come, stands still while the prompt
+    is computed.
+    crowding_weight: decode steps charged per request there.
+    eviction_weight: seconds charged per second of recomputing what has to be forgotten, where pressure is average. More than
+    one, because what comes back evicts something in turn.
     """
 
     guard: BalanceGuard = field(default_factory=BalanceGuard)
     cache_threshold: float = 0.3
-    recompute_weight: float = 1.0
+    delay_weight: float = 0.5
     crowding_weight: float = 1.0
-    eviction_weight: float = 1.0
+    eviction_weight: float = 2.0
     chunk_tokens: int = 2048
     typical_output_tokens: int = 128
 
@@ -62,10 +65,10 @@ class CacheAware:
     def cost_s(self, request: RouteRequest, worker: WorkerView, pressure: float = 1.0) -> float:
         """Predicted time to first token plus what the choice costs the others, in seconds."""
         settings = self._settings
-        recomputed_s = settings.recompute_weight * _uncached(request, worker) / worker.prefill_tokens_per_s
+        delayed_s = settings.delay_weight * (1 + worker.load) * _uncached(request, worker) / worker.prefill_tokens_per_s
         forgotten_s = settings.eviction_weight * pressure * self._evicted(request, worker) / worker.prefill_tokens_per_s
         crowding_s = settings.crowding_weight * worker.load * worker.decode_step_s
-        return self.ttft_s(request, worker) + recomputed_s + forgotten_s + crowding_s
+        return self.ttft_s(request, worker) + delayed_s + forgotten_s + crowding_s
 
     def _evicted(self, request: RouteRequest, worker: WorkerView) -> int:
         """Cached tokens the worker has to give up for the request."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.routing.interface import WorkerView
@@ -14,6 +14,7 @@ def views(*sizes: int) -> list[WorkerView]:
     return [WorkerView(f"w{i}", cache_tokens=size) for i, size in enumerate(sizes)]
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.integers(1, 9000), min_size=1, max_size=6),
     st.lists(st.tuples(st.integers(0, 5), st.integers(1, 20_000)), max_size=40),

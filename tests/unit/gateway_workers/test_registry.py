@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.resilience.circuit_breaker import BreakerState
@@ -426,6 +426,7 @@ def test_a_prefix_that_was_gone_on_arrival_counts_as_work() -> None:
     lease.settle(Outcome.SUCCESS)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["lease", "start", "first", "end", "report"]), st.integers(0, 9)), max_size=60))
 def test_what_is_queued_is_never_negative_and_ends_at_nothing(steps: list[tuple[str, int]]) -> None:
     fleet = registry()
