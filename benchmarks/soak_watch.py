@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import psutil
 
 _MIB = 1 << 20
+_SERVICES = ("gateway", "services.tokenizer", "services.detokenizer", "services.scheduler", "services.scheduler.engine_main")
 _SAMPLE = re.compile(r"^(\w+)(?:\{[^}]*\})? (\S+)$")
 
 
@@ -51,14 +52,15 @@ class Watched:
 
 
 def find_processes(launcher: int) -> list[Watched]:
-    """The launcher and every process below it, named by the service each runs."""
+    """The launcher and its services, named by what each runs. What it starts for a moment, to warm them up, is not among them."""
     root = psutil.Process(launcher)
     found = [Watched("launcher", root, None)]
     for child in root.children(recursive=True):
         command = child.cmdline()
-        module = next((part for part in command if part.startswith(("services.", "gateway"))), None)
-        port = int(command[command.index("--metrics-port") + 1]) if "--metrics-port" in command else None
-        found.append(Watched((module or child.name()).removeprefix("services."), child, port))
+        module = next((part for part in command if part in _SERVICES), None)
+        if module is not None:
+            port = int(command[command.index("--metrics-port") + 1]) if "--metrics-port" in command else None
+            found.append(Watched(module.removeprefix("services."), child, port))
     return found
 
 
