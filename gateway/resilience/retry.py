@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -43,31 +44,50 @@ class RetrySettings:
 class RetryBudget:
     """Retries that all requests share, so that a fleet in trouble is not asked several times as much.
 
-    Each new request earns `share` of a retry, up to `reserve`, with which the budget starts. `rng` spreads their waits.
+    Each new request earns `share` of a retry, up to `reserve`, with which the budget starts; left alone it fills up
+    within `refill_s`. `rng` spreads the waits of retries.
     """
 
-    def __init__(self, *, share: float = 0.2, reserve: float = 100.0, rng: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        share: float = 0.2,
+        reserve: float = 100.0,
+        refill_s: float = 100.0,
+        rng: random.Random | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.rng = rng or random.Random()
         self._share = share
         self._reserve = reserve
-        self._left = reserve
+        self._per_second = reserve / refill_s
+        self._clock = clock
+        self._kept = reserve
+        self._kept_at = clock()
         self.exhausted = 0
         self.retries: Counter[str] = Counter()
 
     @property
     def remaining_share(self) -> float:
         """1 when nothing was spent lately, 0 when no retry is left."""
-        return self._left / self._reserve if self._reserve else 0.0
+        return self._left() / self._reserve if self._reserve else 0.0
+
+    def _left(self) -> float:
+        return min(self._reserve, self._kept + (self._clock() - self._kept_at) * self._per_second)
+
+    def _keep(self, left: float) -> None:
+        self._kept, self._kept_at = min(self._reserve, left), self._clock()
 
     def earn(self) -> None:
-        self._left = min(self._reserve, self._left + self._share)
+        self._keep(self._left() + self._share)
 
     def spend(self, why: str) -> bool:
         """Takes one retry because of `why`; False, and counted, if none is left."""
-        if self._left < 1.0:
+        left = self._left()
+        if left < 1.0:
             self.exhausted += 1
             return False
-        self._left -= 1.0
+        self._keep(left - 1.0)
         self.retries[why] += 1
         return True
 

@@ -52,6 +52,9 @@ _HIT = f'headrace_worker_prefill_tokens_total{{{_W},source="device_hit"}}'
 _PREDICTED = f"headrace_routing_predicted_cached_tokens_total{{{_G}}}"
 _FOUND = f"headrace_routing_found_cached_tokens_total{{{_G}}}"
 
+_AGE = f'headrace_cache_event_age_seconds{{{_G},worker="w1"}}'
+_ROUTED = f'headrace_routed_requests_total{{{_G},worker="w1"}}'
+
 CASES: dict[str, Case] = {
     "HeadraceTimeToFirstTokenHigh": _latency("headrace_time_to_first_token_seconds", _M, "1.0", "60.0"),
     "HeadraceInterTokenLatencyHigh": _latency("headrace_inter_token_latency_seconds", _M, "0.1", "5.0"),
@@ -77,7 +80,11 @@ CASES: dict[str, Case] = {
     "HeadraceWorkerStuck": _state(f"headrace_worker_last_turn_age_seconds{{{_W}}}", 45, 0.2),
     "HeadraceWorkerOutOfMemory": _count(f"headrace_worker_out_of_memory_total{{{_W}}}", 0.5),
     "HeadraceBadLogits": _count(f"headrace_worker_bad_logits_total{{{_W}}}", 1),
-    "HeadraceCacheStreamSilent": _state(f'headrace_cache_event_age_seconds{{{_G},worker="w1"}}', 120, 0.4),
+    # In the good case the worker is silent because it has no requests.
+    "HeadraceCacheStreamSilent": Case(
+        {_AGE: "120x90", _ROUTED: "0+60x90"},
+        {_AGE: "120x90", _ROUTED: "60x90"},
+    ),
     "HeadraceCacheEventGaps": _count(f'headrace_cache_event_gaps_total{{{_G},worker="w1"}}', 20),
     "HeadraceRoutingBlind": Case({_PREDICTED: "0+60000x90", _FOUND: "0+6000x90"}, {_PREDICTED: "0+60000x90", _FOUND: "0+54000x90"}, 60),
     "HeadraceEventLoopLag": _latency("headrace_event_loop_lag_seconds", _G, "0.1", "5.0"),

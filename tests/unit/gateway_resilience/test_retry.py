@@ -194,3 +194,15 @@ async def test_cancellation_passes_through() -> None:
         async for attempt in attempts.run():
             with attempt:
                 raise asyncio.CancelledError
+
+
+def test_a_spent_budget_fills_up_by_itself_so_that_an_idle_gateway_shows_a_full_one() -> None:
+    now = 0.0
+    budget = RetryBudget(share=0.0, reserve=10.0, refill_s=50.0, clock=lambda: now)
+    assert [budget.spend("overloaded") for _ in range(11)] == [True] * 10 + [False]
+    assert budget.remaining_share == 0.0
+    now = 25.0
+    assert budget.remaining_share == pytest.approx(0.5)
+    assert [budget.spend("overloaded") for _ in range(6)] == [True] * 5 + [False]
+    now = 1000.0
+    assert budget.remaining_share == 1.0
