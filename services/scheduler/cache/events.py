@@ -19,6 +19,8 @@ class Stored:
     def bounded(self) -> list[Stored]:
         """The same change as events of at most `MOST_BLOCKS` blocks, to be applied in this order."""
         hashes = self.hashes
+        if len(hashes) <= MOST_BLOCKS:
+            return [self]
         starts = range(0, len(hashes), MOST_BLOCKS)
         return [Stored(hashes[at - 1] if at else self.parent, hashes[at : at + MOST_BLOCKS]) for at in starts]
 
@@ -31,6 +33,8 @@ class Removed:
 
     def bounded(self) -> list[Removed]:
         """As `Stored.bounded`."""
+        if len(self.hashes) <= MOST_BLOCKS:
+            return [self]
         return [Removed(self.hashes[at : at + MOST_BLOCKS]) for at in range(0, len(self.hashes), MOST_BLOCKS)]
 
 
