@@ -14,7 +14,7 @@ from services.scheduler.grammar.store import Entry
 _ALL = np.int32(-1)
 _SLOWEST_STEP_S = 0.5
 _SLOW_STEPS = 16
-_SLOW_MEAN_S = 0.02
+_SLOW_MEAN_S = 0.01
 
 
 class RequestGrammar:
@@ -79,7 +79,11 @@ class RequestGrammar:
         if not self.ready:
             self._early.append(token_id)
             return True
-        accepted = self._usable() and self._matcher is not None and self._matcher.accept(token_id)
+        if not self._usable() or self._matcher is None:
+            return False
+        began = self._clock()
+        accepted = self._matcher.accept(token_id)
+        self._watch_cost(self._clock() - began)
         self._refused = None if accepted else token_id
         return accepted
 
@@ -115,6 +119,7 @@ class RequestGrammar:
         return True
 
     def _watch_cost(self, seconds: float) -> None:
+        """Of a mask or of an id taken; both are steps."""
         self._steps += 1
         self._spent_s += seconds
         if seconds > _SLOWEST_STEP_S or (self._steps >= _SLOW_STEPS and self._spent_s / self._steps > _SLOW_MEAN_S):
