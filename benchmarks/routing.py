@@ -189,7 +189,7 @@ def main() -> None:
     parser.add_argument("--model-path", help="not needed for a simulation")
     parser.add_argument("--engine", choices=("real", "scripted", "simulated"), default="real")
     parser.add_argument("--workers", type=int, default=3)
-    parser.add_argument("--pool", type=int, default=6144, help="tokens one worker can hold; the default chats end with more than three times that")
+    parser.add_argument("--pool", type=int, default=6144, help="tokens one worker can hold; the chats end with three times that")
     parser.add_argument("--chats", type=int, default=18)
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--words", type=int, default=150, help="words a user says per turn")

@@ -166,9 +166,7 @@ def test_a_resumed_choice_goes_on_where_it_was(at: int) -> None:
         ((8, 8), {"grammar": lambda: Countdown(2)}, FinishReason.GRAMMAR_END, 2),
     ],
 )
-def test_complete_prior_output_is_not_extended(
-    prior: tuple[int, ...], fields: dict[str, Any], reason: FinishReason, length: int
-) -> None:
+def test_complete_prior_output_is_not_extended(prior: tuple[int, ...], fields: dict[str, Any], reason: FinishReason, length: int) -> None:
     driver = Driver(play(5, 5, 5))
     handle = driver.submit(prompt(9, vocab=100), prior_output_ids=np.array(prior, np.int32), **{"max_new": 50, **fields})
     driver.run()
