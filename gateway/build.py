@@ -132,7 +132,8 @@ def _discovery(config: GatewayConfig) -> DiscoverySettings:
 
 def _admission(config: GatewayConfig, registry: Registry) -> Admission:
     wanted = None if config.max_concurrent_requests == ADAPTIVE else config.max_concurrent_requests
-    settings = AdmissionSettings(wanted, config.queue_size, config.queue_timeout_secs, config.processes)
+    queue_size = None if config.queue_size < 0 else config.queue_size
+    settings = AdmissionSettings(wanted, queue_size, config.queue_timeout_secs, config.processes)
     return Admission(settings, time.monotonic, registry.slots)
 
 

@@ -62,7 +62,9 @@ class GatewayConfig(ServerConfig):
         parse=concurrency,
         group=_LIMITS,
     )
-    queue_size: int = option(100, "requests waiting at once per model", group=_LIMITS, check=at_least(0))
+    queue_size: int = option(
+        -1, "requests waiting at once per model; -1 is four times as many as may run, and at least 1024", group=_LIMITS, check=at_least(-1)
+    )
     queue_timeout_secs: float = option(60.0, "longest wait in the gateway's queue", unit="s", group=_LIMITS, check=at_least(0))
     max_unsent_bytes: int = option(1 << 20, "unsent output at which a slow client is cut off", unit="bytes", parse=count, group=_LIMITS)
     client_stall_secs: float = option(30.0, "time a client may accept no byte", unit="s", group=_LIMITS, check=at_least(1))

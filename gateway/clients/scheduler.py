@@ -82,6 +82,11 @@ class WorkerSession(SessionLink):
         """Choices running there."""
         return len(self._rows)
 
+    @property
+    def choices(self) -> list[Choice]:
+        """Those that run there now."""
+        return list(self._rows.values())
+
     async def close(self) -> None:
         """See SessionLink; control calls end too."""
         await super().close()

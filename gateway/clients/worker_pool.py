@@ -6,6 +6,8 @@ import asyncio
 import time
 
 from gateway.clients.scheduler import TextStage, WorkerSession
+from gateway.flight.flight import Interruption
+from gateway.resilience.stuck import Running, stuck
 from gateway.workers.registry import Registry
 from gateway.workers.worker import Worker, WorkerState
 from services.common.errors import Unavailable
@@ -109,12 +111,22 @@ class WorkerPool:
 
     async def _watch(self) -> None:
         """Look for workers that have fallen silent. While this process itself stood still it has not listened: that is no silence."""
+        heard_from = time.monotonic()
         while True:
             asleep = time.monotonic()
             await asyncio.sleep(_PULSE_S)
             now = time.monotonic()
             was_deaf = now - asleep - _PULSE_S > _DEAF_S
+            if was_deaf:
+                heard_from = now
             for session in self.sessions():
                 if was_deaf:
                     session.last_frame_at = now
                 session.check_pulse(self._silence_limit_s)
+            self._free_stuck(now, heard_from)
+
+    def _free_stuck(self, now: float, heard_from: float) -> None:
+        """Streams that get nothing while others do go on elsewhere."""
+        running = [Running(s.choices, s.load is not None and s.load.waiting > 0) for s in self.sessions() if s.in_flight]
+        for choice in stuck(running, now=now, heard_from=heard_from, limit_s=self._silence_limit_s):
+            choice.flight.interrupt(Interruption(f"no token for {now - choice.last_token_at:.1f} s while others got theirs", "stuck"))

@@ -18,17 +18,20 @@ from services.common.errors import Overloaded
 
 UNLIMITED = 1 << 30  # what a gate without a limit says its limit is
 _RESIZE_S = 1.0  # between two looks at how many requests the fleet can run
+_QUEUE_LEAST, _QUEUE_OF_LIMIT = 1024, 4  # a queue without a size of its own: so many, or so many times the limit
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionSettings:
-    """max_concurrent: a number, or -1 for no limit, or None for one that adapts. queue_size, queue_timeout_s: per model.
+    """max_concurrent: a number, or -1 for no limit, or None for one that adapts. queue_timeout_s: the longest wait.
 
+    queue_size: per model; None lets so many wait that a burst of any newcomer's load test fits: 1024, and for a large fleet
+    four times the limit. Overload is then told by the predicted wait, not by a count.
     processes: gateway processes that share the limits.
     """
 
     max_concurrent: int | None = None
-    queue_size: int = 100
+    queue_size: int | None = None
     queue_timeout_s: float = 60.0
     processes: int = 1
 
@@ -61,6 +64,8 @@ class _Gate:
     @property
     def queue_size(self) -> int:
         size = self.settings.queue_size
+        if size is None:
+            return max(_QUEUE_LEAST // self.settings.processes, _QUEUE_OF_LIMIT * self.limit.value)
         return max(1, size // self.settings.processes) if size else 0
 
     def expected_wait_s(self, ahead: int) -> float:

@@ -14,10 +14,14 @@ from services.common.errors import HeadraceError, Internal, Unavailable
 
 
 class Loss(StrEnum):
-    """How an attempt was lost. `DIED` and `STALLED` may be the request's own doing; the others cannot."""
+    """How an attempt was lost. `DIED` and `STALLED` may be the request's own doing, the others kill nobody.
+
+    STALLED is a worker that turns no more, STUCK one stream that stands still while others move.
+    """
 
     DIED = "died"
     STALLED = "stalled"
+    STUCK = "stuck"
     DRAINED = "drained"
     DETOKENIZER = "detokenizer"
     REFUSED = "refused"
@@ -109,6 +113,8 @@ def loss_of(error: HeadraceError) -> Loss:
         return Loss.DRAINED
     if error.code == "stalled":
         return Loss.STALLED
+    if error.code == "stuck":
+        return Loss.STUCK
     if error.code == "detokenizer":
         return Loss.DETOKENIZER
     return Loss.DIED if error.code == "connection_lost" else Loss.REFUSED

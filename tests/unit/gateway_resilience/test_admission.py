@@ -179,3 +179,38 @@ async def test_the_adaptive_limit_is_sized_by_the_fleet_and_shared_between_proce
     gate = Admission(AdmissionSettings(processes=2), loop_clock, lambda model: slots[model])
     async with gate.admit("m"):
         assert 200 <= gate.snapshot()["m"]["limit"] < 250
+
+
+async def test_a_burst_waits_by_default_and_all_of_it_is_served() -> None:
+    gate, served, leave = Admission(AdmissionSettings(), loop_clock, lambda model: 8), [], asyncio.Event()
+
+    async def ask(number: int) -> None:
+        async with gate.admit("m"):
+            await leave.wait()
+        served.append(number)
+
+    burst = [asyncio.create_task(ask(number)) for number in range(1000)]
+    await settled()
+    assert gate.snapshot()["m"] == {"running": 8, "waiting": 992, "limit": 8, "shed": 0}
+    leave.set()
+    await asyncio.gather(*burst)
+    assert len(served) == 1000
+
+
+async def test_by_default_who_is_refused_is_who_would_wait_too_long() -> None:
+    crowd = Crowd(Admission(AdmissionSettings(), loop_clock, lambda model: 8))
+    crowd.admission._gate("m").service_s = 10.0  # so 48 waiting ones are a minute's work for eight places
+    for number in range(100):
+        await crowd.come(str(number))
+    state = crowd.admission.snapshot()["m"]
+    assert (state["running"], state["waiting"]) == (8, 48)
+    assert crowd.admission.shed() == {"deadline": 44}
+    await crowd.end()
+
+
+async def test_a_large_fleet_has_a_queue_in_proportion_shared_between_processes() -> None:
+    gate = Admission(AdmissionSettings(processes=2), loop_clock, lambda model: 4000)
+    async with gate.admit("m"):
+        opened = gate._gate("m")
+        assert opened.queue_size == 4 * opened.limit.value >= 8000
+    assert admission(processes=4)._gate("m").queue_size >= 1024 // 4

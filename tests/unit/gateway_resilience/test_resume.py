@@ -81,8 +81,9 @@ def test_refusals_on_the_way_are_no_resumes() -> None:
 
 
 def test_losses_are_told_apart_by_their_errors() -> None:
-    told = {code: loss_of(Unavailable("x", code=code)) for code in ("draining", "interrupted", "stalled", "detokenizer", "connection_lost")}
-    assert list(told.values()) == [Loss.DRAINED, Loss.DRAINED, Loss.STALLED, Loss.DETOKENIZER, Loss.DIED]
+    codes = ("draining", "interrupted", "stalled", "stuck", "detokenizer", "connection_lost")
+    told = {code: loss_of(Unavailable("x", code=code)) for code in codes}
+    assert list(told.values()) == [Loss.DRAINED, Loss.DRAINED, Loss.STALLED, Loss.STUCK, Loss.DETOKENIZER, Loss.DIED]
     assert loss_of(Overloaded("full")) is Loss.REFUSED
 
 
