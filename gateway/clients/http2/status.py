@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 import grpc
+from h2.errors import ErrorCodes
 
-from gateway.clients.http2.frames import ErrorCode
 from services.common.errors import HeadraceError
 from services.common.grpc_errors import from_rpc_error
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _BY_HTTP = {400: 13, 401: 16, 403: 7, 404: 12, 429: 14, 502: 14, 503: 14, 504: 14}
 _BY_RESET = {
-    ErrorCode.NO_ERROR: 13,
-    ErrorCode.REFUSED_STREAM: 14,
-    ErrorCode.CANCEL: 1,
-    ErrorCode.ENHANCE_YOUR_CALM: 8,
+    ErrorCodes.NO_ERROR: 13,
+    ErrorCodes.REFUSED_STREAM: 14,
+    ErrorCodes.CANCEL: 1,
+    ErrorCodes.ENHANCE_YOUR_CALM: 8,
 }
 
 
@@ -60,8 +60,8 @@ def from_trailers(pairs: Iterable[tuple[str, str]]) -> Status:
 
 def from_reset(code: int) -> Status:
     """The status of a stream the peer has reset."""
-    name = ErrorCode(code).name if code in set(ErrorCode) else str(code)
-    return Status(_BY_RESET.get(ErrorCode(code), 13) if code in set(ErrorCode) else 13, f"the peer has reset the stream: {name}")
+    name = ErrorCodes(code).name if code in set(ErrorCodes) else str(code)
+    return Status(_BY_RESET.get(ErrorCodes(code), 13) if code in set(ErrorCodes) else 13, f"the peer has reset the stream: {name}")
 
 
 def _without_status(http: str) -> Status:

@@ -11,8 +11,10 @@ from typing import Any, cast
 
 import grpc
 import pytest
+from hpack import Encoder
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from gateway.clients.http2 import frames
 from gateway.clients.http2.call import Call
 from gateway.clients.http2.channel import Channel
 from gateway.clients.http2.connection import Connection
@@ -257,16 +259,37 @@ def _wired() -> tuple[Connection, Wire]:
     return connection, wire
 
 
+def _frame(kind: int, stream: int, payload: bytes, flags: int = 0) -> bytes:
+    """A frame as it is on the wire, however wrong."""
+    return len(payload).to_bytes(3) + bytes((kind, flags)) + stream.to_bytes(4) + payload
+
+
+DATA, HEADERS, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 4, 6, 7, 8, 9
+END_STREAM = ACK = 1
+END_HEADERS, PADDED = 4, 8
+
+
+def _block(*pairs: tuple[str, str]) -> bytes:
+    return Encoder().encode(pairs)
+
+
+OPENED = _frame(HEADERS, 1, _block((":status", "200")), END_HEADERS)
+ABC = b"\0" + (3).to_bytes(4) + b"abc"
+
+
 @pytest.mark.parametrize(
     "sent",
     [
-        frames.head(2 << 20, frames.DATA, 0, 1),
-        frames.head(2, frames.WINDOW_UPDATE, 0, 1) + b"xx",
-        frames.head(1, frames.DATA, frames.PADDED, 1) + b"\xff",
-        frames.head(3, frames.HEADERS, frames.END_HEADERS, 1) + b"\xff\xff\xff",
-        frames.head(0, frames.CONTINUATION, 0, 1),
-        frames.head(1, frames.HEADERS, 0, 1) + b"\x88" + frames.head(0, frames.DATA, 0, 1),
-        frames.head(5, frames.SETTINGS, 0, 0) + b"xxxxx",
+        OPENED + _frame(DATA, 1, bytes(2 << 20)),
+        _frame(WINDOW_UPDATE, 1, b"xx"),
+        OPENED + _frame(DATA, 1, b"\xff", PADDED),
+        _frame(DATA, 1, ABC),
+        _frame(HEADERS, 1, b"\xff\xff\xff", END_HEADERS),
+        _frame(HEADERS, 1, _block((":status", "200"), ("name", "x" * 70_000)), END_HEADERS),
+        OPENED + _frame(HEADERS, 1, b"\x00\x04name\x02\xff\xfe", END_HEADERS | END_STREAM),
+        _frame(CONTINUATION, 1, b""),
+        _frame(HEADERS, 1, b"\x88") + _frame(DATA, 1, b""),
+        _frame(SETTINGS, 0, b"xxxxx"),
     ],
 )
 async def test_a_peer_that_breaks_the_protocol_is_left(sent: bytes) -> None:
@@ -277,14 +300,30 @@ async def test_a_peer_that_breaks_the_protocol_is_left(sent: bytes) -> None:
     assert isinstance((await client.end()).error(), Unavailable)
 
 
+FRAMES = st.tuples(st.integers(0, 10), st.integers(0, 4), st.binary(max_size=12), st.integers(0, 255))
+
+
+@settings(max_examples=50)
+@given(st.lists(FRAMES, max_size=8), st.binary(max_size=20))
+async def test_whatever_a_peer_sends_is_taken_or_ends_the_connection(sent: list[tuple[int, int, bytes, int]], tail: bytes) -> None:
+    connection, wire = _wired()
+    client = Client(connection, "/t/Echo")
+    for kind, stream, payload, flags in sent:
+        if connection.alive:
+            connection.data_received(_frame(kind, stream, payload, flags))
+    if connection.alive:
+        connection.data_received(tail)
+    client.call.send(b"more")
+    connection.close()
+    assert wire.closed and client.call.ended.done()
+
+
 async def test_frames_may_arrive_byte_by_byte() -> None:
     connection, _ = _wired()
     client = Client(connection, "/t/Echo")
-    message = b"\0" + (3).to_bytes(4) + b"abc"
-    trailers = frames.header_block([("grpc-status", "3"), ("grpc-message", "no%20good")])
-    sent = frames.head(2, frames.DATA, 0, 1) + message[:2] + frames.head(len(message) - 2, frames.DATA, 0, 1) + message[2:]
-    sent += frames.head(1, frames.HEADERS, frames.END_STREAM, 1) + trailers[:1]
-    sent += frames.head(len(trailers) - 1, frames.CONTINUATION, frames.END_HEADERS, 1) + trailers[1:]
+    trailers = _block(("grpc-status", "3"), ("grpc-message", "no%20good"))
+    sent = OPENED + _frame(DATA, 1, ABC[:2]) + _frame(DATA, 1, ABC[2:])
+    sent += _frame(HEADERS, 1, trailers[:1], END_STREAM) + _frame(CONTINUATION, 1, trailers[1:], END_HEADERS)
     for at in range(len(sent)):
         connection.data_received(sent[at : at + 1])
     assert client.got == [b"abc"]
@@ -295,12 +334,51 @@ async def test_frames_may_arrive_byte_by_byte() -> None:
 async def test_a_ping_is_answered() -> None:
     connection, wire = _wired()
     wire.written.clear()
-    connection.data_received(frames.head(8, frames.PING, 0, 0) + b"12345678")
-    assert bytes(wire.written) == frames.head(8, frames.PING, frames.ACK, 0) + b"12345678"
+    connection.data_received(_frame(PING, 0, b"12345678"))
+    assert bytes(wire.written) == _frame(PING, 0, b"12345678", ACK)
 
 
 async def test_a_compressed_message_is_refused() -> None:
     connection, _ = _wired()
     client = Client(connection, "/t/Echo")
-    connection.data_received(frames.head(6, frames.DATA, 0, 1) + b"\1" + (1).to_bytes(4) + b"x")
+    connection.data_received(OPENED + _frame(DATA, 1, b"\1" + (1).to_bytes(4) + b"x"))
     assert (await client.end()).code == 13 and client.got == []
+
+
+async def test_calls_the_peer_has_seen_outlive_its_goaway() -> None:
+    connection, wire = _wired()
+    seen, unseen = Client(connection, "/t/Echo"), Client(connection, "/t/Echo")
+    wire.written.clear()
+    leaving = _frame(GOAWAY, 0, (1).to_bytes(4) + (0).to_bytes(4) + b"bye")
+    connection.data_received(leaving + _frame(PING, 0, b"12345678") + OPENED + _frame(DATA, 1, ABC))
+    assert wire.written.endswith(_frame(PING, 0, b"12345678", ACK))
+    assert isinstance((await unseen.end()).error(), Unavailable)
+    assert isinstance((await Client(connection, "/t/Echo").end()).error(), Unavailable)
+    wire.written.clear()
+    seen.call.send(b"more", last=True)
+    assert wire.written == _frame(DATA, 1, b"\0" + (4).to_bytes(4) + b"more", END_STREAM)
+    connection.data_received(_frame(HEADERS, 1, _block(("grpc-status", "0")), END_HEADERS | END_STREAM))
+    assert (await seen.end()).ok and seen.got == [b"abc"]
+
+
+async def test_a_server_that_drains_finishes_what_runs() -> None:
+    echo = Echo()
+    async with served(echo) as (server, connection):
+        client = Client(connection, "/t/Hold")
+        await until(lambda: client.got)
+        stopping = asyncio.create_task(server.stop(10))
+        await until(lambda: not connection.alive)
+        echo.held.set()
+        client.call.send(b"abc", last=True)
+        assert (await client.end()).ok
+        assert client.got == [b"welcome", (3).to_bytes(4)]
+        await stopping
+
+
+async def test_headers_and_message_leave_together() -> None:
+    connection, wire = _wired()
+    pieces: list[int] = []
+    wire.write = lambda data: pieces.append(len(data))  # type: ignore[method-assign]
+    Client(connection, "/t/Echo").call.send(b"abc", last=True)
+    await asyncio.sleep(0)
+    assert len(pieces) == 1
