@@ -149,6 +149,9 @@ class SchedulerConfig(BatchOptions):
     grammar_compile_timeout: float = option(
         10.0, "most processor time the compilation of one constraint may take", group="Operation", unit="s", check=at_least(0.1)
     )
+    warm_schemas: str | None = option(
+        None, "folder of *.json (JSON schemas), *.regex and *.ebnf files to compile before the worker is ready", group="Operation"
+    )
     engine_client: str = option("thread", "where the engine runs beside the gRPC server", group="Operation", choices=("thread", "process"))
     random_seed: int = option(0, "seed of what the scheduler itself draws", group="Operation")
     skip_engine_warmup: bool = option(False, "do not run the engine once before saying ready", group="Operation")

@@ -18,6 +18,7 @@ from services.scheduler.engine.script import load_script
 from services.scheduler.engine.scripted import ScriptedEngine
 from services.scheduler.engine_client import Built
 from services.scheduler.grammar.desk import GrammarDesk
+from services.scheduler.grammar.warm import warm
 from services.scheduler.kv_canary import KvCanary
 from services.scheduler.report import StartupReport
 from services.scheduler.resolve import core_config, report_flags
@@ -66,7 +67,7 @@ def build_machine(config: SchedulerConfig, sources: dict[str, str], epoch: int, 
 
 
 def load_texts(config: SchedulerConfig, info: EngineInfo) -> Texts:
-    """The tokenizer's bytes, and the desk for constraints."""
+    """The tokenizer's bytes, and the desk for constraints with those compiled that shall be. Raises ConfigError."""
     stops = _text_stops(config)
     grammars = make_desk(
         config.grammar_backend,
@@ -77,6 +78,8 @@ def load_texts(config: SchedulerConfig, info: EngineInfo) -> Texts:
         max_whitespace=config.constrained_json_max_whitespace_cnt,
         compile_limit_s=config.grammar_compile_timeout,
     )
+    if config.warm_schemas is not None:
+        warm(grammars.store, Path(config.warm_schemas))
     return Texts(stops, grammars)
 
 

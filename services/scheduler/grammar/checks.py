@@ -1,4 +1,4 @@
-"""What every backend checks before it compiles: sizes, regex dialect, schema keywords."""
+"""What every backend checks before it compiles: sizes, regex dialect, schema keywords, readings of an EBNF."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from services.scheduler.grammar.ambiguity import ambiguity
 from services.scheduler.grammar.interface import CompiledGrammar, GrammarFailure, GrammarKind, GrammarSpec, InvalidGrammar
 from services.scheduler.grammar.regex_text import BadRegex, parse_whole, write
 from services.scheduler.grammar.schema.normal_form import normal_form
@@ -30,6 +31,8 @@ def checked(spec: GrammarSpec, profile: Profile) -> GrammarSpec:
                 text = _regex(spec.text)
             case GrammarKind.EBNF:
                 text = spec.text
+                if (why := ambiguity(text)) is not None:
+                    raise InvalidGrammar(why, spec.kind)
             case GrammarKind.STRUCTURAL_TAG:
                 text = triggered_tags(with_checked_parts(spec.text, lambda schema: normal_form(schema, profile), _regex))
     except (SchemaProblem, BadRegex, BadTag) as error:

@@ -94,6 +94,9 @@ class GrammarStore:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __contains__(self, spec: GrammarSpec) -> bool:
+        return spec in self._entries
+
     @property
     def bytes_held(self) -> int:
         """Roughly what the grammars occupy."""

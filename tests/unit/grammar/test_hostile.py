@@ -44,6 +44,8 @@ REFUSED = [
     (GrammarKind.REGEX, "a" * 5000),
     (GrammarKind.REGEX, "(" * 1500 + "a" + ")" * 1500),
     (GrammarKind.EBNF, "root ::= " + "a" * 300_000),
+    (GrammarKind.EBNF, 'root ::= root root | "a" | ""'),
+    (GrammarKind.EBNF, 'root ::= "<" s ">"\ns ::= s s | t\nt ::= [a-z]?'),
     (GrammarKind.STRUCTURAL_TAG, '{"format":' * 100 + "1" + "}" * 100),
 ]
 BOUNDED = [
