@@ -18,7 +18,7 @@ from gateway.flight.result import Finish, Reason
 from gateway.workers.worker import LoadReport, ModelIdentity, WorkerInfo
 from protos.scheduler.v1 import scheduler_pb2 as pb
 from services.common.channel import open_channel
-from services.common.errors import Internal, Unavailable
+from services.common.errors import Cancelled, Internal, Unavailable
 from services.common.instruments import Counter, Histogram
 from services.common.server_config import ServerConfig
 from services.common.version import PROTOCOL
@@ -300,10 +300,11 @@ class WorkerSession(SessionLink):
         self._text.end(choice)
 
     def _problem(self, choice: Choice, finish: Finish) -> Interruption | None:
-        """Why a final is not the choice's end, if it is not."""
+        """Why a final is not the choice's end, if it is not. Somebody's cancel is one: an abort may come through another gateway."""
         if finish.reason is Reason.INTERRUPTED:
             return Interruption(f"worker {self.address} gave the request up: {finish.message}")
-        if finish.reason is Reason.ABORT and finish.error is not None and not (choice.satisfied or choice.flight.abort_requested):
+        was_asked = choice.satisfied or choice.flight.abort_requested or isinstance(finish.error, Cancelled)
+        if finish.reason is Reason.ABORT and finish.error is not None and not was_asked:
             return Interruption(finish.error.message, error=finish.error)
         if finish.reason is Reason.ERROR:
             error = finish.error or Internal("the worker failed without saying why")
