@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -85,6 +85,7 @@ class Metrics(Collector):
         self._constant = dict(constant or {})
         self._buckets = {name: tuple(bounds) for name, bounds in (buckets or {}).items()}
         self._series: dict[str, _Series] = {}
+        self._found: dict[tuple[object, ...], Instrument] = {}  # by kind, name, labels; only those under their own labels
         self.registry = registry if registry is not None else CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
@@ -116,9 +117,11 @@ class Metrics(Collector):
             raise TypeError(f"{name} is a histogram")
         series.rows = source
         series.children.clear()
+        self._found.clear()
 
     def forget(self, **labels: str) -> None:
         """Drop all series that carry these label values, such as those of a worker that has gone."""
+        self._found.clear()
         for series in list(self._series.values()):
             names = [label.name for label in series.family.labels]
             if not labels or not set(labels) <= set(names):
@@ -145,8 +148,13 @@ class Metrics(Collector):
         return series
 
     def _child(self, kind: type[I], name: str, labels: Mapping[str, str]) -> I:
+        key = (kind, name, *labels.items())
+        found = self._found.get(key)
+        if found is not None:
+            return cast(I, found)
         series = self._of(name)
-        values = series.bounded([labels[label.name] for label in series.family.labels])
+        given = [labels[label.name] for label in series.family.labels]
+        values = series.bounded(given)
         if len(values) != len(labels):
             raise KeyError(f"{name} has no label {sorted(set(labels) - {label.name for label in series.family.labels})}")
         child = series.children.get(values)
@@ -154,6 +162,8 @@ class Metrics(Collector):
             child = series.children[values] = series.make()
         if not isinstance(child, kind):
             raise TypeError(f"{name} is a {series.family.kind}")
+        if values == tuple(given):
+            self._found[key] = child
         return child
 
     def _export(self, series: _Series) -> Metric:

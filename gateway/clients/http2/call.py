@@ -64,10 +64,14 @@ class Call:
             self._said_all = True
             connection.send(self, b"", last=True)
 
-    def told_writable(self) -> None:
-        """Flow control or the socket has given way."""
+    def window_opened(self) -> None:
+        """Flow control allows more."""
         if self._unsent:
             self._pump()
+            self.told_writable()
+
+    def told_writable(self) -> None:
+        """What held messages back may have given way."""
         if self.on_writable is not None and self.writable:
             self.on_writable()
 

@@ -128,7 +128,8 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The socket takes more."""
         self._paused = False
-        self._tell_writable()
+        for call in list(self._calls.values()):
+            call.told_writable()
 
     def data_received(self, data: bytes) -> None:
         """Hand on what whole frames say; a partial one waits in h2."""
@@ -160,18 +161,15 @@ class Connection(asyncio.Protocol):
                     call.take_reset(event.error_code)
             case events.WindowUpdated(stream_id=stream) if stream:
                 if (call := self._calls.get(stream)) is not None:
-                    call.told_writable()
+                    call.window_opened()
             case events.WindowUpdated() | events.RemoteSettingsChanged():
-                self._tell_writable()
+                for call in list(self._calls.values()):
+                    call.window_opened()
             case events.PingAckReceived() if self._pong is not None:
                 self._pong.cancel()
                 self._pong = None
             case events.ConnectionTerminated():
                 self._go_away(event.last_stream_id or 0, event.additional_data or b"")
-
-    def _tell_writable(self) -> None:
-        for call in list(self._calls.values()):
-            call.told_writable()
 
     def _go_away(self, last: int, why: bytes) -> None:
         """No new calls; those the peer has not seen have not run."""

@@ -382,3 +382,22 @@ async def test_headers_and_message_leave_together() -> None:
     Client(connection, "/t/Echo").call.send(b"abc", last=True)
     await asyncio.sleep(0)
     assert len(pieces) == 1
+
+
+async def test_room_is_news_only_to_a_call_that_waits_for_it() -> None:
+    connection, wire = _wired()
+    client = Client(connection, "/t/Echo")
+    woken: list[bool] = []
+    client.call.on_writable = lambda: woken.append(True)
+    more = _frame(WINDOW_UPDATE, 1, (50_000).to_bytes(4)) + _frame(WINDOW_UPDATE, 0, (50_000).to_bytes(4))
+    connection.data_received(more)
+    assert not woken
+    client.call.send(bytes(150_000))
+    assert not client.call.writable
+    connection.data_received(more)
+    assert woken == [True] and client.call.writable
+    connection.pause_writing()
+    assert not client.call.writable
+    connection.resume_writing()
+    assert len(woken) == 2
+    assert len(wire.written) > 150_000

@@ -55,6 +55,14 @@ def test_forgetting_a_worker_drops_its_series_and_frees_its_place() -> None:
     ]
 
 
+def test_a_series_that_was_dropped_is_not_counted_on() -> None:
+    metrics = Metrics("gateway")
+    metrics.counter("headrace_routed_requests_total", worker="w").inc()
+    metrics.forget(worker="w")
+    metrics.counter("headrace_routed_requests_total", worker="w").inc()
+    assert scrape(metrics)["headrace_routed_requests_total", (("worker", "w"),)] == 1
+
+
 def test_rows_and_read_take_the_value_of_the_moment() -> None:
     metrics, state = Metrics("gateway"), {"a": 0.0}
     metrics.rows("headrace_breaker_state", lambda: [((name,), value) for name, value in state.items()])
