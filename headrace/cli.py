@@ -24,6 +24,7 @@ COMMANDS: dict[str, Command] = {
     "model": Command("headrace.commands.model", "fetch, list or locate models"),
     "bench": Command("headrace.bench.command", "measure a server: serve, sweep, compare"),
     "check": Command("headrace.commands.check", "prove a promise of a running server: determinism"),
+    "report": Command("headrace.commands.report", "how well a running gateway's routing finds cached prompts, by worker"),
     "capacity": Command("headrace.commands.capacity", "how many contexts fit into a memory budget"),
     "version": Command("headrace.commands.version", "print the version"),
 }

@@ -37,6 +37,8 @@ def describe(registry: Registry, worker: Worker) -> dict[str, Any]:
             "used_tokens": load.kv_used_tokens,
             "total_tokens": load.kv_total_tokens,
             "recent_hit_rate": worker.recent_hits.rate,
+            "recent_prompt_tokens": round(worker.recent_hits.prompt_tokens),
+            "recent_cached_tokens": round(worker.recent_hits.cached_tokens),
         },
         "breaker": worker.breaker.state.value,
     }
