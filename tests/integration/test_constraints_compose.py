@@ -1,4 +1,4 @@
-"""Constraints beside everything else a request may ask for, with both backends, in a pool too small for all at once."""
+"""Constraints beside everything else a request may ask for: both backends, with and without overlap, in a pool too small for all."""
 
 from __future__ import annotations
 
@@ -11,18 +11,31 @@ import pytest
 
 from protos.scheduler.v1 import scheduler_pb2 as pb
 from tests.integration.test_scheduler_constraints import save_model, text_of
-from tests.integration.worker_client import Worker, submit, worker
+from tests.integration.worker_client import Worker, scripted, submit, worker
 
 PROMPT = list(range(10, 50))
 SCHEMA = '{"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"], "additionalProperties": false}'
 END = 256
 
 
-@pytest.fixture(params=["xgrammar", "llguidance"])
+BACKENDS = ("xgrammar", "llguidance")
+TIGHT = ("--max-total-tokens", "256", "--chunked-prefill-size", "16", "--schedule-conservativeness", "0.1")
+OVERLAP = {True: "--disable-overlap-schedule=false", False: "--disable-overlap-schedule=true"}
+
+
+async def _with_overlap(running: Worker) -> bool:
+    info: pb.GetServerInfoResponse = await running.scheduler.GetServerInfo(pb.GetServerInfoRequest())
+    [value] = [setting.value for setting in info.settings if setting.name == "overlap_schedule"]
+    return value.lower() == "true"
+
+
+@pytest.fixture(params=[(name, overlap) for name in BACKENDS for overlap in OVERLAP], ids=str)
 async def found(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Worker]:
+    name, overlap = request.param
     save_model(tmp_path)
-    flags = ["--model-path", str(tmp_path), "--load-format", "dummy", "--grammar-backend", request.param]
-    async with worker(*flags, "--max-total-tokens", "256", "--chunked-prefill-size", "16", "--schedule-conservativeness", "0.1") as running:
+    flags = ["--model-path", str(tmp_path), "--load-format", "dummy", "--grammar-backend", name]
+    async with worker(*flags, *TIGHT, OVERLAP[overlap]) as running:
+        assert await _with_overlap(running) == overlap
         yield running
 
 
@@ -86,3 +99,74 @@ async def test_a_resumed_answer_goes_on_in_its_grammar(found: Worker) -> None:
         await session.send(submit=[_asked(5, spec, choices=[wrong], prompt=prompt)])
         await session.until_final(5)
         assert "does not follow the grammar" in session.rows[5].ended.error.message
+
+
+THOUGHT, MARK, WISH = "so-2+2-is-</thin-no-" * 2, "</think>", "anything-but-digits"
+DIGITS = "[0-9]{20}"
+
+
+def _ids(text: str) -> list[int]:
+    """Of printable ASCII."""
+    return [ord(character) - ord("!") for character in text]
+
+
+@pytest.fixture(params=[(name, overlap) for name in BACKENDS for overlap in OVERLAP], ids=str)
+async def thinker(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Worker]:
+    """A worker whose model thinks aloud, and then says what no grammar here allows; prompts that begin with 7 think for ever."""
+    name, overlap = request.param
+    save_model(tmp_path)
+    endless = {"prompt_prefix": [7], "output": _ids(THOUGHT), "repeat": True}
+    aloud = {"output": _ids(THOUGHT + MARK + WISH)}
+    script = {"vocab_size": 257, "context_length": 512, "eos_token_ids": [END], "playbacks": [endless, aloud]}
+    flags = ["--tokenizer-path", str(tmp_path), "--grammar-backend", name, *TIGHT, OVERLAP[overlap]]
+    async with scripted(tmp_path, script, *flags) as running:
+        assert await _with_overlap(running) == overlap
+        yield running
+
+
+def _after_thought(**kind: str) -> pb.Constraint:
+    return pb.Constraint(begin_after_ids=_ids(MARK), **kind)
+
+
+async def test_a_grammar_begins_after_the_thought(thinker: Worker) -> None:
+    async with thinker.session() as session:
+        handles = [10 * place for place in range(1, 9)]
+        await session.send(submit=[_asked(handle, _after_thought(regex=DIGITS), 100) for handle in handles])
+        await session.until_final(*handles)
+        for handle in handles:
+            thought, _, answer = text_of(session.rows[handle].ids).rpartition(MARK)
+            assert thought == THOUGHT
+            assert re.fullmatch(DIGITS, answer)
+            assert session.rows[handle].ended.reason in (pb.FINISH_REASON_STOP, pb.FINISH_REASON_GRAMMAR_END)
+        assert sum(session.rows[handle].ended.retractions for handle in handles) > 0
+
+        endless = pb.Prompt(token_ids=[7, *PROMPT], total_tokens=1 + len(PROMPT))
+        await session.send(
+            submit=[
+                _asked(110, _after_thought(json_schema=SCHEMA), 100),
+                _asked(120, _after_thought(regex=DIGITS), 100, prompt=endless),
+                _asked(130, pb.Constraint(regex=DIGITS), 100),
+            ]
+        )
+        await session.until_final(110, 120, 130)
+        thought, _, answer = text_of(session.rows[110].ids).rpartition(MARK)
+        assert thought == THOUGHT
+        assert isinstance(json.loads(answer)["ok"], bool)
+        assert text_of(session.rows[120].ids) == (THOUGHT * 3)[:100]
+        assert session.rows[120].ended.reason == pb.FINISH_REASON_LENGTH
+        assert re.fullmatch(DIGITS, text_of(session.rows[130].ids))
+
+
+async def test_a_thought_resumed_anywhere_leads_to_the_same_answer(thinker: Worker) -> None:
+    prompt = pb.Prompt(token_ids=PROMPT, total_tokens=len(PROMPT))
+    async with thinker.session() as session:
+        await session.send(submit=[_asked(1, _after_thought(regex=DIGITS), 100, prompt=prompt)])
+        await session.until_final(1)
+        whole = [token for token in session.rows[1].ids if token != END]
+        begins = len(THOUGHT + MARK)
+        for handle, seam in enumerate((3, begins - 4, begins, begins + 7), 2):
+            choice = pb.Choice(seed=1, prior_output_ids=whole[:seam])
+            await session.send(submit=[_asked(handle, _after_thought(regex=DIGITS), 100, choices=[choice], prompt=prompt)])
+            await session.until_final(handle)
+            assert session.rows[handle].first == seam
+            assert whole[:seam] + [token for token in session.rows[handle].ids if token != END] == whole
