@@ -6,7 +6,8 @@ Stub workers stream a token every 10 ms; tokenizer, detokenizer and gateway are 
 gateway process alone, from /proc. Added first-token time is what the client sees less the delay that the stubs script.
 With `--router-python` the Rust router of that environment (sglang-router) runs the same load in the same run, in front
 of stubs that speak HTTP: it only passes bytes on, with neither tokenizer nor detokenizer. Rounds alternate. Neither gateway
-limits how many requests run: what is measured is a stream's cost, not whom admission lets in.
+limits how many requests run: what is measured is a stream's cost, not whom admission lets in. Beside the ratio stands what one
+send over loopback costs any program with as many connections: a token cannot cost less than its send.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from statistics import median
 import grpc
 
 from benchmarks.programs import free_port, program, wait_grpc, wait_http
+from benchmarks.send_floor import send_us
 from protos.tokenizer.v1 import tokenizer_pb2, tokenizer_pb2_grpc
 
 DELAY_MS, GAP_MS = 50.0, 10.0
@@ -211,6 +213,7 @@ def main() -> None:
             f"{result.added_first_ms:+7.2f} ms first token  {result.tokens_per_s:9,.0f} tokens/s  {result.failed} failed"
         )
     for streams in options.streams:
+        print(f"floor at {streams} streams: {send_us(streams):.2f} us CPU for one send over loopback")
         pair = [result for result in results if result.streams == streams]
         if len(pair) == 2:
             print(f"ratio at {streams} streams: {pair[0].cpu_us_per_token / pair[1].cpu_us_per_token:.2f} of the router's CPU per token")
