@@ -131,5 +131,5 @@ async def test_clients_that_hang_up_leave_nothing() -> None:
         for _ in range(4):
             await hung_up()
         await until(lambda: len(asyncio.all_tasks()) <= tasks, 30)
-        assert alive()["Flight"] == 0
+        await until(lambda: alive()["Flight"] == 0, 30)
         assert stack.app.parts.registry.workers()[0].in_flight.requests == 0
