@@ -96,9 +96,7 @@ class ArrayParser(SteppedParser):
             if not stripped:
                 return False
             self._call = JsonCall(self._count)
-        consumed, found = self._call.feed(self._buffer)
-        events += found
-        self._buffer = self._buffer[consumed:]
+        self._let_read(self._call, events)
         if not self._call.done and not self._call.broken:
             return False
         self._count += self._call.begun

@@ -73,9 +73,7 @@ class DeepSeekParser(SteppedParser):
         return True
 
     def _in_arguments(self, arguments: Arguments, events: list[Event]) -> bool:
-        consumed, found = arguments.feed(self._buffer)
-        events += found
-        self._buffer = self._buffer[consumed:]
+        self._let_read(arguments, events)
         if not arguments.done:
             return False
         self._count += 1

@@ -44,9 +44,7 @@ class HermesParser(SteppedParser):
         return True
 
     def _in_call(self, call: JsonCall, events: list[Event]) -> bool:
-        consumed, found = call.feed(self._buffer)
-        events += found
-        self._buffer = self._buffer[consumed:]
+        self._let_read(call, events)
         if not call.done and not call.broken:
             return False
         self._count += call.begun

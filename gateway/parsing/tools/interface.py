@@ -6,7 +6,7 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from gateway.parsing.events import Content, Event
 from gateway.parsing.markers import first_of, sayable
@@ -29,6 +29,14 @@ class ToolParser(ABC):
         """What was held back, at the end of the text. A call that is not whole gets no CallEnd."""
 
 
+class Reader(Protocol):
+    """Reads one thing that stands in the text: a call's object, or its arguments."""
+
+    def feed(self, text: str) -> tuple[int, list[Event]]:
+        """(characters consumed, what they brought)."""
+        ...
+
+
 class SteppedParser(ToolParser):
     """A parser that keeps unread text in `_buffer` and takes it in steps."""
 
@@ -42,6 +50,13 @@ class SteppedParser(ToolParser):
         while self._step(events):
             pass
         return events
+
+    def _let_read(self, reader: Reader, events: list[Event]) -> str:
+        """Let `reader` take from the buffer what is its own; returns the text it took."""
+        consumed, found = reader.feed(self._buffer)
+        events += found
+        taken, self._buffer = self._buffer[:consumed], self._buffer[consumed:]
+        return taken
 
     def _text_until(self, begins: Sequence[str], events: list[Event], strays: Sequence[str] = ()) -> str | None:
         """Pass text on up to the first of `begins`, which is taken off and returned; None when more text is needed.

@@ -67,10 +67,7 @@ class Llama3Parser(SteppedParser):
         return True
 
     def _in_call(self, call: JsonCall, events: list[Event]) -> bool:
-        consumed, found = call.feed(self._buffer)
-        self._raw += self._buffer[:consumed]
-        self._buffer = self._buffer[consumed:]
-        events += found
+        self._raw += self._let_read(call, events)
         if call.broken:
             self._call = None
             if call.begun or self._count or self._tagged:

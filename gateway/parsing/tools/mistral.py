@@ -88,9 +88,7 @@ class MistralParser(SteppedParser):
         return bool(self._buffer)
 
     def _in_object(self, call: JsonCall, events: list[Event]) -> bool:
-        consumed, found = call.feed(self._buffer)
-        events += found
-        self._buffer = self._buffer[consumed:]
+        self._let_read(call, events)
         if not call.done and not call.broken:
             return False
         self._count += call.begun
@@ -100,9 +98,7 @@ class MistralParser(SteppedParser):
         return call.done
 
     def _in_arguments(self, arguments: Arguments, events: list[Event]) -> bool:
-        consumed, found = arguments.feed(self._buffer)
-        events += found
-        self._buffer = self._buffer[consumed:]
+        self._let_read(arguments, events)
         if not arguments.done:
             return False
         self._count += 1
