@@ -8,22 +8,11 @@ and equal for all policies. Printed are medians over rounds: first token of a lo
 from __future__ import annotations
 
 import argparse
-import asyncio
 import statistics
-from collections import defaultdict
-from collections.abc import Sequence
-from contextlib import ExitStack
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.peers.servers import MODEL_NAME, Server, headrace
-from headrace.bench.config import BenchConfig
-from headrace.bench.measure import measure
+from benchmarks.variants import suites, take_turns
 from headrace.bench.summary import Summary
-from headrace.models.catalog import CATALOG
-from headrace.models.store import ModelStore
-from services.common.config import cache_dir
 
 LOADS: dict[str, dict[str, Any]] = {
     "1 user, 512": {"num_prompts": 4, "max_concurrency": 1, "random_output_len": 16},
@@ -31,7 +20,6 @@ LOADS: dict[str, dict[str, Any]] = {
     "8 users": {"num_prompts": 24, "max_concurrency": 8},
     "32 users": {"num_prompts": 64, "max_concurrency": 32},
 }
-Found = dict[tuple[str, str], dict[str, list[float]]]
 
 
 def flags(policy: str) -> tuple[str, ...]:
@@ -52,23 +40,6 @@ def figures(found: Summary) -> dict[str, float]:
     }
 
 
-def run(servers: dict[str, Server], loads: Sequence[str], rounds: int, seed: int) -> Found:
-    """Every server once a round for each load, in an order that rotates."""
-    found: Found = defaultdict(lambda: defaultdict(list))
-    for number in range(rounds):
-        names = list(servers)
-        turn = number % len(names)
-        for load in loads:
-            for name in (*names[turn:], *names[:turn]):
-                servers[name].resume()
-                config = BenchConfig(backend="openai", base_url=servers[name].url, model=MODEL_NAME, seed=seed + number, **LOADS[load])
-                done = asyncio.run(measure(config))
-                servers[name].pause()
-                for figure, value in figures(done.summary).items():
-                    found[load, name][figure].append(value)
-    return found
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("policies", nargs="+", help="a fixed chunk size, adaptive, or adaptive:MS")
@@ -77,17 +48,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quantization", default="auto", choices=["auto", "none", "int8"])
     options, more = parser.parse_known_args()
-    model = ModelStore(cache_dir()).ensure(CATALOG[0], print)
-    with ExitStack() as stack, TemporaryDirectory() as logs:
-        servers: dict[str, Server] = {}
-        for number, policy in enumerate(options.policies):
-            common = ("--quantization", options.quantization, *more, *flags(policy))
-            recipe = headrace(policy, model, 34000 + 2000 * number, *common, pool_tokens=65_536, token_bytes=0)
-            servers[policy] = Server(recipe, Path(logs) / f"{number}.log")
-            stack.callback(servers[policy].stop)
-            servers[policy].wait()
-            servers[policy].pause()
-        found = run(servers, options.loads, options.rounds, options.seed)
+    common = ("--quantization", options.quantization, *more)
+    loads = {load: LOADS[load] for load in options.loads}
+    with suites({policy: (*common, *flags(policy)) for policy in options.policies}, first_port=34_000) as servers:
+        found = take_turns(servers, loads, figures, rounds=options.rounds, seed=options.seed)
     for load in options.loads:
         print(load)
         for policy in options.policies:
