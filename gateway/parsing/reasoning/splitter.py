@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gateway.parsing.events import Content, Event, Reasoning
 from gateway.parsing.markers import held_tail
+from gateway.parsing.stepped import Stepped
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,26 +19,18 @@ class ReasoningFamily:
     starts_inside: bool
 
 
-class ReasoningSplitter:
+class ReasoningSplitter(Stepped):
     """Reads one answer. White space around the tags belongs to neither part."""
 
     def __init__(self, family: ReasoningFamily) -> None:
+        super().__init__()
         self._family = family
-        self._buffer = ""
         self._at = "start"
 
     @property
     def thinking(self) -> bool:
         """Is the thought still going on?"""
         return self._at in ("opening", "inside") or (self._at == "start" and self._family.starts_inside)
-
-    def feed(self, text: str) -> list[Event]:
-        """What the next piece of text brings; a piece may end anywhere."""
-        self._buffer += text
-        events: list[Event] = []
-        while self._step(events):
-            pass
-        return events
 
     def finish(self) -> list[Event]:
         """What was held back, at the end of the text."""

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from gateway.parsing.events import Content, Event
 from gateway.parsing.markers import first_of, sayable
+from gateway.parsing.stepped import Stepped
 
 
 class ToolParser(ABC):
@@ -37,19 +38,8 @@ class Reader(Protocol):
         ...
 
 
-class SteppedParser(ToolParser):
-    """A parser that keeps unread text in `_buffer` and takes it in steps."""
-
-    def __init__(self) -> None:
-        self._buffer = ""
-
-    def feed(self, text: str) -> list[Event]:
-        """See ToolParser."""
-        self._buffer += text
-        events: list[Event] = []
-        while self._step(events):
-            pass
-        return events
+class SteppedParser(Stepped, ToolParser):
+    """A parser that takes its text in steps."""
 
     def _let_read(self, reader: Reader, events: list[Event]) -> str:
         """Let `reader` take from the buffer what is its own; returns the text it took."""
@@ -73,10 +63,6 @@ class SteppedParser(ToolParser):
             self._buffer = self._buffer[at + len(marker) :]
             if not marker or marker in begins:
                 return marker or None
-
-    @abstractmethod
-    def _step(self, events: list[Event]) -> bool:
-        """Take what can be taken from the buffer, add what it means; False when more text is needed."""
 
 
 def openai_id() -> str:
