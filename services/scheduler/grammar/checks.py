@@ -9,6 +9,7 @@ import numpy as np
 from services.scheduler.grammar.ambiguity import ambiguity
 from services.scheduler.grammar.interface import CompiledGrammar, GrammarFailure, GrammarKind, GrammarSpec, InvalidGrammar
 from services.scheduler.grammar.regex_text import BadRegex, parse_whole, write
+from services.scheduler.grammar.schema.lenient import lenient_form
 from services.scheduler.grammar.schema.normal_form import normal_form
 from services.scheduler.grammar.schema.problem import SchemaProblem
 from services.scheduler.grammar.schema.profile import Profile
@@ -23,10 +24,11 @@ def checked(spec: GrammarSpec, profile: Profile) -> GrammarSpec:
         raise InvalidGrammar("empty", spec.kind)
     if len(spec.text) > MAX_TEXT:
         raise InvalidGrammar(f"{len(spec.text)} characters, at most {MAX_TEXT} are allowed", spec.kind)
+    form = lenient_form if spec.lenient else normal_form
     try:
         match spec.kind:
             case GrammarKind.JSON_SCHEMA:
-                text = normal_form(spec.text, profile)
+                text = form(spec.text, profile)
             case GrammarKind.REGEX:
                 text = _regex(spec.text)
             case GrammarKind.EBNF:
@@ -34,7 +36,7 @@ def checked(spec: GrammarSpec, profile: Profile) -> GrammarSpec:
                 if (why := ambiguity(text)) is not None:
                     raise InvalidGrammar(why, spec.kind)
             case GrammarKind.STRUCTURAL_TAG:
-                text = triggered_tags(with_checked_parts(spec.text, lambda schema: normal_form(schema, profile), _regex))
+                text = triggered_tags(with_checked_parts(spec.text, lambda schema: form(schema, profile), _regex))
     except (SchemaProblem, BadRegex, BadTag) as error:
         raise InvalidGrammar(str(error), spec.kind) from error
     return replace(spec, text=text)

@@ -12,6 +12,7 @@ from services.scheduler.grammar.store import Entry, GrammarStore
 PATIENCE_S = 3.0
 """It costs nobody anything: no token can come before the grammar is there, and until then a wrong one is a clean refusal."""
 _INLINE_CHARACTERS = 1024
+_LENIENT = "lenient_"  # as the contract calls the lenient forms of its kinds
 
 
 class GrammarDesk:
@@ -48,5 +49,6 @@ class GrammarDesk:
 
 def _spec(kind: str, text: str, text_ids: Collection[int]) -> GrammarSpec:
     """Special tokens are text only where free text stands beside a grammar; a JSON string is never made of them."""
-    free_text = kind == GrammarKind.STRUCTURAL_TAG
-    return GrammarSpec(GrammarKind(kind), text, tuple(sorted(text_ids)) if free_text else ())
+    grammar = GrammarKind(kind.removeprefix(_LENIENT))
+    free_text = grammar is GrammarKind.STRUCTURAL_TAG
+    return GrammarSpec(grammar, text, tuple(sorted(text_ids)) if free_text else (), lenient=kind.startswith(_LENIENT))

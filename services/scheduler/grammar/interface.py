@@ -26,11 +26,13 @@ class GrammarSpec:
     """A constraint as the client wrote it. Equal specs share one compiled grammar.
 
     text_ids: special ids that are shown as text and so count as text where the grammar speaks of text, in order.
+    lenient: what of a schema the backend does not enforce is left out instead of refused.
     """
 
     kind: GrammarKind
     text: str
     text_ids: tuple[int, ...] = ()
+    lenient: bool = False
 
 
 class InvalidGrammar(InvalidRequest):

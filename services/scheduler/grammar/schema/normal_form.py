@@ -24,6 +24,12 @@ _CHOICES = ("anyOf", "oneOf", "allOf", "enum", "const", "$ref")
 
 def normal_form(text: str, profile: Profile) -> str:
     """The JSON text of an equal or stricter schema. Raises SchemaProblem."""
+    schema = read_schema(text)
+    return json.dumps(Walker(schema, profile).walk(schema, "#"), ensure_ascii=False)
+
+
+def read_schema(text: str) -> Any:
+    """The schema as a value, an object or a boolean. Raises SchemaProblem."""
     if len(text) > MAX_BYTES:
         raise SchemaProblem(f"#: {len(text)} characters, at most {MAX_BYTES} are allowed")
     try:
@@ -32,15 +38,16 @@ def normal_form(text: str, profile: Profile) -> str:
         raise SchemaProblem(f"#: not valid JSON: {error}") from error
     if not isinstance(schema, dict | bool):
         refuse("#", "a schema is an object or a boolean")
-    walked = _Walker(schema, profile).walk(schema, "#")
-    return json.dumps(walked, ensure_ascii=False)
+    return schema
 
 
 def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not a JSON value")
 
 
-class _Walker:
+class Walker:
+    """Brings the schemas of one document into form."""
+
     def __init__(self, root: Any, profile: Profile) -> None:
         self._root = root
         self._profile = profile

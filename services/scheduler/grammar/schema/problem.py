@@ -11,14 +11,24 @@ class SchemaProblem(ValueError):
     """A schema that is wrong or would not be enforced; the message begins with the place."""
 
 
+class NotEnforced(SchemaProblem):
+    """A schema that is right, and has a keyword the backend would ignore. path: of the schema; keyword: its name."""
+
+    def __init__(self, message: str, path: str, keyword: str) -> None:
+        super().__init__(message)
+        self.path = path
+        self.keyword = keyword
+
+
 def refuse(path: str, reason: str) -> NoReturn:
     """Refuse the schema at a place such as `#/properties/a`."""
     raise SchemaProblem(f"{path}: {reason}")
 
 
 def not_enforced(path: str, keyword: str, backend: str, why: str = "") -> NoReturn:
-    """Refuse a keyword that the backend would ignore."""
-    raise SchemaProblem(f"{path}: {keyword} is not enforced by {backend}" + (f": {why}" if why else ""))
+    """Refuse a keyword that the backend would ignore. keyword: its name, and what makes it so after a space."""
+    message = f"{path}: {keyword} is not enforced by {backend}" + (f": {why}" if why else "")
+    raise NotEnforced(message, path, keyword.split(" ", 1)[0])
 
 
 def whole_number(schema: Schema, keyword: str, path: str, most: int) -> int | None:
