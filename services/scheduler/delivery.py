@@ -57,6 +57,7 @@ class EngineState:
     load: LoadSnapshot
     counters: Counters
     evicted_tokens: int
+    eviction_ns: int
     turn_age_s: float
 
 
@@ -82,6 +83,10 @@ class EngineClient(Protocol):
 
     @property
     def evicted_tokens(self) -> int: ...
+
+    @property
+    def eviction_ns(self) -> int:
+        """Time spent on evictions since the start."""
 
     async def start(self) -> Facts:
         """Load the model and begin to turn. Raises ConfigError where the settings cannot be served."""

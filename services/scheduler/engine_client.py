@@ -88,6 +88,10 @@ class EngineThread:
     def evicted_tokens(self) -> int:
         return self._scheduler.evicted_tokens if self._scheduler is not None else 0
 
+    @property
+    def eviction_ns(self) -> int:
+        return self._scheduler.eviction_ns if self._scheduler is not None else 0
+
     def send(self, *messages: Message) -> None:
         """Hand messages to the scheduler's next turn, in order."""
         for message in messages:

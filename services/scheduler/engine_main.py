@@ -123,7 +123,7 @@ class _Side:
     def _state(self) -> EngineState:
         engine = self._engine
         assert engine.load is not None
-        return EngineState(engine.load, engine.counters, engine.evicted_tokens, engine.turn_age_s())
+        return EngineState(engine.load, engine.counters, engine.evicted_tokens, engine.eviction_ns, engine.turn_age_s())
 
     def _on_turn(self, delivery: Delivery) -> None:
         self._say("turn", delivery)

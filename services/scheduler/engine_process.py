@@ -79,6 +79,10 @@ class EngineProcess:
     def evicted_tokens(self) -> int:
         return self._state.evicted_tokens if self._state is not None else 0
 
+    @property
+    def eviction_ns(self) -> int:
+        return self._state.eviction_ns if self._state is not None else 0
+
     async def start(self) -> Facts:
         """Start the process and wait until its model is loaded. Raises ConfigError."""
         here, there = socket.socketpair()

@@ -61,9 +61,16 @@ def build_machine(config: SchedulerConfig, sources: dict[str, str], epoch: int, 
         scheduler = Scheduler(core, engine, log=lambda line: log.info(str(line)))
     except ValueError as error:
         raise ConfigError(str(error)) from error
+    log.info(str(scheduler.cache_line(_cache_source(sources))))
     canary = _canary(config, engine, scheduler)
     facts = Facts(info, architecture, core.publish_cache_events and not core.disable_radix_cache, report)
     return Machine(Built(scheduler, engine, facts, canary.sweep if canary else lambda: None), texts)
+
+
+def _cache_source(sources: dict[str, str]) -> str:
+    """Where the kind of prefix cache came from: default, unless a flag about it was set."""
+    chosen = (sources.get(name, "default") for name in ("disable_radix_cache", "radix_eviction_policy"))
+    return next((source for source in chosen if source != "default"), "default")
 
 
 def load_texts(config: SchedulerConfig, info: EngineInfo) -> Texts:

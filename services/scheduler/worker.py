@@ -83,7 +83,7 @@ class Worker:
         if facts.report is not self._report:
             facts.report.phases[:0] = self._report.phases
         self._doors.open(facts, self._texts, self._identity(facts, self._texts))
-        self._metrics.on_start(facts.report)
+        self._metrics.on_start(facts)
         if self._config.grammar_backend != "none":
             export_grammars(self._texts.grammars.store, self._base_metrics)
         log.info(facts.report.text(), extra={"report": True})

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 from services.common.metrics import Metrics
 from services.scheduler.core.counters import Counters
 from services.scheduler.core.messages import Final, FinishReason, LoadSnapshot
-from services.scheduler.delivery import Delivery, EngineClient
-from services.scheduler.report import StartupReport
+from services.scheduler.delivery import Delivery, EngineClient, Facts
 
 _NS = 1e9
 _CAUSES = {1: "client_disconnect", 2: "abort_request", 3: "deadline", 4: "slow_consumer", 5: "superseded", 6: "shutdown", 7: "satisfied"}
@@ -39,9 +38,11 @@ class WorkerMetrics:
         self._first_token = metrics.histogram("headrace_worker_time_to_first_token_seconds")
         self._duration = metrics.histogram("headrace_worker_request_duration_seconds")
 
-    def on_start(self, report: StartupReport) -> None:
+    def on_start(self, facts: Facts) -> None:
         """Export what the start found out."""
-        for phase, seconds in report.phases:
+        self._metrics.gauge("headrace_worker_weight_bytes").set(facts.info.weight_bytes)
+        self._metrics.gauge("headrace_worker_kv_cache_bytes").set(facts.info.kv_cache_bytes)
+        for phase, seconds in facts.report.phases:
             self._metrics.gauge("headrace_worker_startup_seconds", phase=phase.replace(" ", "_")).set(seconds)
 
     def on_turn(self, delivery: Delivery) -> None:
@@ -125,6 +126,7 @@ class WorkerMetrics:
         for source, count in prefill.items():
             self._metrics.counter("headrace_worker_prefill_tokens_total", source=source).read(of(count))
         self._metrics.counter("headrace_worker_evicted_tokens_total").read(lambda: self._engine.evicted_tokens)
+        self._metrics.counter("headrace_worker_eviction_seconds_total").read(lambda: self._engine.eviction_ns / _NS)
         given_up: dict[str, Callable[[Counters], float]] = {
             "input": lambda c: c.retracted_input_tokens,
             "output": lambda c: c.retracted_output_tokens,

@@ -42,6 +42,12 @@ def engine(folder: Path, pool: int, page: int) -> Engine:
     return build_engine(flags, folder, HostMemory(), StartupReport()).engine
 
 
+def test_the_engine_knows_the_size_of_its_tensors(model: Path) -> None:
+    info = engine(model, 1500, 1).info
+    assert info.kv_cache_bytes == 1501 * info.bytes_per_token  # the padding slot is there too
+    assert info.weight_bytes > 0
+
+
 def requests() -> list[SubmitRequest]:
     """Greedy and sampled, with penalties and shared beginnings."""
     random = Random(0)

@@ -26,6 +26,8 @@ ELSEWHERE = {
     "headrace_build_info": "constant",
     "headrace_worker_limit": "constant; compared with /server_info below",
     "headrace_worker_kv_capacity_tokens": "constant; compared in test_metrics_truth",
+    "headrace_worker_kv_cache_bytes": "constant; compared in tests/integration/test_scheduler_model",
+    "headrace_worker_weight_bytes": "constant; compared in tests/integration/test_scheduler_model",
     "headrace_worker_new_token_ratio": "an estimate; tests/unit/scheduler",
     "headrace_worker_merged_frames_total": "needs a peer that does not read; tests/integration/test_scheduler_service",
     "headrace_detokenizer_state_limit": "constant",

@@ -22,9 +22,31 @@ _LOAD = (
     ),
     gauge("headrace_worker_waiting_prefill_tokens", "Prompt tokens still to be computed, waiting and running, without cached ones."),
     gauge("headrace_worker_kv_capacity_tokens", "Slots of the KV pool.", known_as=("sglang:max_total_num_tokens",)),
-    gauge("headrace_worker_kv_used_tokens", "Slots that running requests hold.", known_as=("sglang:num_used_tokens",)),
-    gauge("headrace_worker_kv_evictable_tokens", "Slots with cached prefixes nobody is using."),
-    gauge("headrace_worker_kv_free_tokens", "Empty slots. Used, evictable and free add up to the capacity."),
+    gauge(
+        "headrace_worker_kv_used_tokens",
+        "Slots that running requests hold.",
+        known_as=("sglang:num_used_tokens", "sglang:kv_used_tokens"),
+    ),
+    gauge(
+        "headrace_worker_kv_evictable_tokens",
+        "Slots with cached prefixes nobody is using.",
+        known_as=("sglang:kv_evictable_tokens",),
+    ),
+    gauge(
+        "headrace_worker_kv_free_tokens",
+        "Empty slots. Used, evictable and free add up to the capacity.",
+        known_as=("sglang:kv_available_tokens",),
+    ),
+    gauge(
+        "headrace_worker_kv_cache_bytes",
+        "Size of the KV pool's tensors; a scripted engine has none.",
+        known_as=("sglang:kv_cache_memory_usage_gb",),
+    ),
+    gauge(
+        "headrace_worker_weight_bytes",
+        "Size of the weights as they are computed with; a scripted engine has none.",
+        known_as=("sglang:weight_memory_usage_gb",),
+    ),
     gauge(
         "headrace_worker_kv_usage_ratio",
         "Used slots divided by the capacity; 0 when idle.",
@@ -87,6 +109,11 @@ _TOKENS = (
         when="overlap scheduling is on",
     ),
     counter("headrace_worker_evicted_tokens_total", "Cached tokens removed to make room.", known_as=("sglang:evicted_tokens_total",)),
+    counter(
+        "headrace_worker_eviction_seconds_total",
+        "Time spent choosing and removing cached tokens.",
+        known_as=("sglang:eviction_duration_seconds",),
+    ),
     counter("headrace_worker_cache_flushes_total", "Times the prefix cache was emptied on request."),
 )
 

@@ -74,4 +74,20 @@ class MemoryLine:
         return f"Out of device memory in a forward pass; {self.what} shrinks from {self.old_bound} to {self.new_bound}."
 
 
+@dataclass(frozen=True, slots=True)
+class CacheLine:
+    """Which prefix cache a worker has. `groups` names the kinds of state it keeps per token."""
+
+    source: str  # where the choice came from: default, user, config
+    impl: str
+    policy: str
+    groups: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"Tree cache initialized: source={self.source} impl={self.impl} hybrid_swa={'window' in self.groups} "
+            f"hybrid_ssm={'recurrent' in self.groups} hicache_attached=False core=python policy={self.policy}"
+        )
+
+
 LogLine = PrefillLine | DecodeLine | RetractLine | MemoryLine

@@ -16,7 +16,7 @@ from services.scheduler.core.choice import Choice
 from services.scheduler.core.counters import Counters
 from services.scheduler.core.decisions import Decision
 from services.scheduler.core.intake import Intake
-from services.scheduler.core.log_lines import LogLine
+from services.scheduler.core.log_lines import CacheLine, LogLine
 from services.scheduler.core.messages import Limits, LoadSnapshot, SubmitRequest, TurnOutput
 from services.scheduler.core.plan import IntArray
 from services.scheduler.core.planner import NO_ROWS, build_step, undo_step
@@ -259,6 +259,12 @@ class Scheduler:
             context_tokens=state.info.context_length,
             pool_tokens=state.cache.capacity,
         )
+
+    def cache_line(self, source: str) -> CacheLine:
+        """Says which prefix cache this is; `source` tells who chose it."""
+        cache, config = self._state.cache, self._state.config
+        policy = config.radix_eviction_policy if cache.prefixes.enabled else "none"
+        return CacheLine(source, type(cache.prefixes).__name__, policy, tuple(group.name for group in cache.groups))
 
     def decisions(self, count: int) -> Sequence[Decision]:
         """The newest decisions, newest last."""

@@ -100,6 +100,8 @@ def _build(config: SchedulerConfig, path: Path, memory: MemoryProvider, report: 
         attention_backend=runner.attention_backend,
         batch_invariant=runner.batch_invariant,
         eos_token_ids=checkpoint.config.eos_token_ids,
+        weight_bytes=runner.weight_bytes,
+        kv_cache_bytes=runner.kv_cache_bytes,
     )
     _report(report, info, runner, precision, pool, path_reason, threads, memory)
     return BuiltEngine(TorchEngine(info, _guarded(runner, checkpoint.config, info, memory)), checkpoint.config.architecture)

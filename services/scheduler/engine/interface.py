@@ -32,6 +32,8 @@ class EngineInfo:
     attention_backend: str
     batch_invariant: bool
     eos_token_ids: tuple[int, ...]
+    weight_bytes: int = 0  # of the tensors the engine computes with; 0 without tensors
+    kv_cache_bytes: int = 0  # of the pool's tensors, the padding slot included
 
 
 class Engine(Protocol):

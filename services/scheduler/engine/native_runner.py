@@ -58,9 +58,9 @@ class NativeRunner:
         return self._decoder.weight_bytes
 
     @property
-    def kv_bytes_per_slot(self) -> int:
-        """Bytes of keys and values one token takes over all layers."""
-        return self._decoder.kv_bytes_per_slot
+    def kv_cache_bytes(self) -> int:
+        """Bytes of the pool, the padding slot included."""
+        return (self._decoder.num_slots + 1) * self._decoder.kv_bytes_per_slot
 
     def forward(self, batch: ForwardBatch, req_to_token: torch.Tensor) -> torch.Tensor:
         try:

@@ -39,6 +39,8 @@ class TorchRunner:
     ) -> None:
         self.attention_backend = attention_backend
         self._pool = KVPool(config, num_slots, dtype, device)
+        self.weight_bytes = sum(tensor.numel() * tensor.element_size() for tensor in weights.values())
+        self.kv_cache_bytes = self._pool.num_bytes
         self._decoder = Decoder(config, weights, create_attention(attention_backend, self._pool), context_length)
 
     def forward(self, batch: ForwardBatch, req_to_token: torch.Tensor) -> torch.Tensor:
