@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
 import sys
 from collections.abc import Sequence
 
@@ -24,10 +26,18 @@ async def serve(config: GatewayConfig, sources: Sources) -> int:
     return await app.run()
 
 
+def allow_many_connections() -> None:
+    """As many open files as the system lets this process have: the usual first limit is meant for programs with a few."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the program."""
     config, sources = load_or_exit(GatewayConfig, argv, prog="headrace serve gateway", description="The REST and gRPC doors.")
     logs.setup("gateway", level=config.log_level, style=config.log_format)
+    allow_many_connections()
     import uvloop
 
     try:

@@ -13,6 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
+from gateway.api.connection import Connection, ConnectionLimits
 from gateway.api.http_app import make_app
 from gateway.build import Parts, build
 from gateway.config import GatewayConfig
@@ -39,6 +40,7 @@ class GatewayApp:
         self._draining = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._runner: web.AppRunner | None = None
+        self._rest: asyncio.Server | None = None
         self.host = ServiceHost(_front_config(config), [SERVICE_NAME], metrics=self.metrics, reuse_port=config.shared_port)
         self.port = 0
 
@@ -77,6 +79,8 @@ class GatewayApp:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._rest is not None:
+            self._rest.close()
         if self._runner is not None:
             await self._runner.cleanup()
         await self.parts.fleet.close()
@@ -95,30 +99,23 @@ class GatewayApp:
             report=settings_report(config, self._sources),
             metrics=self.metrics.registry if config.metrics_on_main_port else None,
         )
-        self._runner = web.AppRunner(
-            app,
-            handler_cancellation=True,
-            auto_decompress=False,
-            access_log=None,
-            max_line_size=config.max_header_bytes,
-            max_field_size=config.max_header_bytes,
-            handle_signals=False,
-            shutdown_timeout=1.0,
-        )
+        self._runner = web.AppRunner(app, handler_cancellation=True, handle_signals=False, shutdown_timeout=1.0)
         await self._runner.setup()
-        site = web.TCPSite(
-            self._runner,
-            config.host,
-            config.port,
-            ssl_context=_tls(config),
-            reuse_port=config.shared_port or None,
-            backlog=1024,
-        )
+        server = self._runner.server
+        assert server is not None
+        limits = ConnectionLimits(config.max_header_bytes, config.header_timeout_secs, config.keep_alive_timeout_secs)
         try:
-            await site.start()
+            self._rest = await asyncio.get_running_loop().create_server(
+                lambda: Connection(server, limits),
+                config.host,
+                config.port,
+                ssl=_tls(config),
+                reuse_port=config.shared_port or None,
+                backlog=1024,
+            )
         except OSError as error:
             raise ConfigError(f"--port: cannot listen on {config.host}:{config.port}: {error}") from error
-        self.port = self._runner.addresses[0][1]
+        self.port = self._rest.sockets[0].getsockname()[1]
         log.info("rest door open", extra={"address": f"{config.host}:{self.port}"})
 
     async def _watch_readiness(self) -> None:

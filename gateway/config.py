@@ -33,7 +33,9 @@ class GatewayConfig(ServerConfig):
     port: int = option(30000, "port of the REST door; 0 takes a free one", group="Network", check=at_least(0))
     grpc_port: int = option(-1, "port of the gRPC door; -1 is port + 1, 0 takes a free one, -2 turns it off", group=_DOORS)
     metrics_on_main_port: bool = option(False, "serve /metrics on the REST door too", group=_DOORS)
-    cors_origins: tuple[str, ...] = option((), "origins whose pages may call the REST door; * for all", group=_DOORS)
+    cors_origins: tuple[str, ...] = option(
+        (), "origins whose pages may call the REST door; * for all", group=_DOORS, aliases=("--cors-allowed-origins",)
+    )
     shared_port: bool = option(
         False, "several gateway processes listen on the same ports; --processes divides limits, metrics ports differ", group=_DOORS
     )
@@ -49,8 +51,21 @@ class GatewayConfig(ServerConfig):
     admin_api_key_file: str | None = option(None, "file with admin keys, one a line", group=_KEYS)
     cache_isolation: str = option("none", "api-key: callers with different keys share no cache", choices=("none", "api-key"), group=_KEYS)
 
-    max_body_bytes: int = option(64 << 20, "largest request body, before and after decompression", unit="bytes", parse=count, group=_LIMITS)
+    max_body_bytes: int = option(
+        64 << 20,
+        "largest request body, before and after decompression",
+        unit="bytes",
+        parse=count,
+        group=_LIMITS,
+        aliases=("--max-payload-size",),
+    )
     max_header_bytes: int = option(16_384, "longest header line", unit="bytes", parse=count, group=_LIMITS)
+    header_timeout_secs: float = option(
+        30.0, "time a new connection has to send the headers of its first request", unit="s", group=_LIMITS, check=at_least(0.1)
+    )
+    keep_alive_timeout_secs: float = option(
+        620.0, "silence after which a connection is closed; more than that of a proxy in front", unit="s", group=_LIMITS, check=at_least(1)
+    )
     max_choices: int = option(128, "largest n", group=_LIMITS, check=at_least(1))
     max_logprobs: int = option(20, "most alternatives per token", group=_LIMITS, check=at_least(0))
     max_batch: int = option(1024, "most choices of one request, all prompts together", group=_LIMITS, check=at_least(1))

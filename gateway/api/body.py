@@ -9,6 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
+from gateway.api.connection import grant_body
 from gateway.api.schema.reader import shown
 from services.common.errors import InvalidRequest, PayloadTooLarge
 
@@ -30,6 +31,7 @@ async def read_bytes(request: web.Request, limit: int) -> bytes:
     if request.content_length is not None and request.content_length > limit:
         raise _too_large(limit)
     unpack = _unpacker(request.headers.get("content-encoding", "").strip().lower())
+    await grant_body(request)
     try:
         async with asyncio.timeout(_PATIENCE_S):
             return await _gather(request, unpack, limit)
@@ -82,9 +84,11 @@ def _parse(raw: bytes) -> Any:
         raise InvalidRequest(f"the body is not UTF-8: byte {error.start} is {raw[error.start]:#04x}", field="body") from error
     except RecursionError as error:
         raise InvalidRequest("the body is nested too deeply", field="body") from error
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         raise InvalidRequest(f"the body is not JSON: {error}", field="body") from error
+    except ValueError as error:
+        raise InvalidRequest("a number in the body has too many digits", field="body") from error
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
+    raise InvalidRequest(f"the body is not JSON: {name} is no JSON number", field="body")

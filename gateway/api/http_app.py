@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from gateway.api import admin, native, openai_chat, openai_completions, openai_models, probes
 from gateway.api.auth import Access
+from gateway.api.connection import expect_later
 from gateway.api.context import DOORS
 from gateway.api.doors import Doors
 from gateway.api.middleware import ACCESS, DRAINING, around
@@ -50,9 +51,7 @@ ROUTES: tuple[tuple[str, str, Handler, Access], ...] = (
 )
 
 
-def make_app(
-    doors: Doors, *, draining: asyncio.Event, report: dict[str, Any], metrics: CollectorRegistry | None = None
-) -> web.Application:
+def make_app(doors: Doors, *, draining: asyncio.Event, report: dict[str, Any], metrics: CollectorRegistry | None = None) -> web.Application:
     """The application. `metrics`: serve /metrics here too."""
     app = web.Application(middlewares=[around], client_max_size=doors.settings.max_body + 1)
     app[DOORS] = doors
@@ -61,7 +60,9 @@ def make_app(
     app[admin.REPORT] = report
     access: dict[str, Access] = {}
     for method, path, handler, needed in ROUTES:
-        route = app.router.add_route(method, path, handler)
+        route = app.router.add_route(method, path, handler, expect_handler=expect_later)
+        if needed is Access.OPEN:
+            app.router.add_route("HEAD", path, handler)
         assert route.resource is not None
         access[route.resource.canonical] = needed
     if metrics is not None:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from gateway.api.auth import Access
+from gateway.api.connection import SERVER, Connection
 from gateway.api.context import DOORS, REQUEST_ID, TENANT, request_id_of
 from gateway.api.doors import Doors
 from gateway.api.errors import as_headrace, dumps, native_body, openai_body, retry_after
@@ -18,7 +19,6 @@ from services.common.errors import HeadraceError, NotFound, PermissionDenied, Un
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 ACCESS = web.AppKey("access", dict)
-SERVER = "headrace"
 _UNMATCHED = "unmatched"
 _CONTROL = ("/abort_request", "/flush_cache", "/workers")
 
@@ -42,6 +42,8 @@ def route_of(request: web.Request) -> str:
 async def around(request: web.Request, handler: Handler) -> web.StreamResponse:
     """See the module."""
     began = time.monotonic()
+    if isinstance(request.protocol, Connection):
+        request.protocol.spoke()
     doors = request.app[DOORS]
     request_id = request[REQUEST_ID] = request_id_of(request)
     status = 499
@@ -97,9 +99,7 @@ def _refusal(request: web.Request, error: HeadraceError, headers: dict[str, str]
     kept = {name: value for name, value in headers.items() if name.lower() == "allow"}
     if isinstance(error, Unauthenticated):
         kept["www-authenticate"] = "Bearer"
-    made = web.Response(
-        status=error.http_status, body=dumps(body), content_type="application/json", headers={**retry_after(error), **kept}
-    )
+    made = web.Response(status=error.http_status, body=dumps(body), content_type="application/json", headers={**retry_after(error), **kept})
     if error.http_status == 413:
         made.force_close()
     return made

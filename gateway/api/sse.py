@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from gateway.api.answers import quote
 
@@ -41,6 +41,7 @@ class SseStream:
         self._waiting: list[bytes] = []
         self._transport: asyncio.Transport | None = None
         self._response: web.StreamResponse | None = None
+        self._chunked = request.version >= HttpVersion11
         self.cut = False
         self._ending = False
         self.sent = 0
@@ -52,12 +53,14 @@ class SseStream:
     async def open(self, headers: dict[str, str]) -> None:
         """Send status 200 and the headers, and what has been written so far.
 
+        An HTTP/1.0 client, as proxies are by default, gets the events as they are and the end of the connection as their end.
         Nothing else: clients that trim what they read take a comment before the first event for a part of it.
         """
         response = web.StreamResponse(
             headers={"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "x-accel-buffering": "no", **headers}
         )
-        response.enable_chunked_encoding()
+        if self._chunked:
+            response.enable_chunked_encoding()
         await response.prepare(self._request)
         if self._waiting:
             await response.write(b"".join(self._waiting))
@@ -76,7 +79,7 @@ class SseStream:
         if self.cut or transport.is_closing():
             return
         size = len(event)
-        transport.write(b"%x\r\n%b\r\n" % (size, event))
+        transport.write(b"%x\r\n%b\r\n" % (size, event) if self._chunked else event)
         self.sent += size
         if transport.get_write_buffer_size() > self._max_unsent:
             self.give_up()
@@ -89,7 +92,7 @@ class SseStream:
         def write(text: str) -> None:
             quoted = quote(text).encode()
             transport = self._transport
-            if transport is None or self.cut or transport.is_closing():
+            if transport is None or self.cut or not self._chunked or transport.is_closing():
                 self.write(before + quoted + after)
                 return
             size = around + len(quoted)

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from gateway.api.connection import SERVER
 from gateway.api.context import Caller
 from gateway.api.errors import as_headrace, dumps
 from gateway.api.groups import FlightGroup
 from gateway.api.later import Later
-from gateway.api.middleware import SERVER, cors_headers
+from gateway.api.middleware import cors_headers
 from gateway.api.sse import DONE, SseStream
 from gateway.flight.flight import Flight
 from services.common.errors import Cancelled, HeadraceError
