@@ -15,6 +15,8 @@ from services.scheduler.report import ReportedSetting, StartupReport
 _ITL_TARGET_MS = 150.0
 _LARGEST_CHUNK = 2048  # tokens of a step while nobody decodes: a longer one is no faster
 _FIXED_CHUNK = 256
+_LEAST_CHUNK = 128  # tokens: on a slow device the default target gives way to throughput below this
+_LEAST_ASKED_CHUNK = 16  # a target that was asked for does not
 
 
 def core_config(config: SchedulerConfig, info: EngineInfo, epoch: int) -> CoreConfig:
@@ -32,6 +34,7 @@ def core_config(config: SchedulerConfig, info: EngineInfo, epoch: int) -> CoreCo
         num_continuous_decode_steps=config.num_continuous_decode_steps,
         in_round_prefix_sharing=config.in_round_prefix_sharing,
         itl_target_ms=_itl_target(config),
+        least_chunk=_LEAST_CHUNK if config.itl_target_ms is None else _LEAST_ASKED_CHUNK,
         schedule_conservativeness=config.schedule_conservativeness,
         init_new_token_ratio=config.init_new_token_ratio,
         min_new_token_ratio_factor=config.min_new_token_ratio_factor,

@@ -114,6 +114,7 @@ class WorkerMetrics:
             "retractions": lambda c: c.retractions,
             "recomputed_tokens": lambda c: c.recomputed_tokens,
             "out_of_memory": lambda c: c.out_of_memory,
+            "memory_bound_raises": lambda c: c.memory_bound_raises,
             "bad_logits": lambda c: c.invalid_outputs,
             "kv_corrupt_slots": lambda c: c.kv_corrupt_slots,
         }

@@ -137,6 +137,7 @@ _REQUESTS = (
         known_as=("sglang:num_retracted_input_tokens_total", "sglang:num_retracted_output_tokens_total"),
     ),
     counter("headrace_worker_out_of_memory_total", "Forward passes that ran out of memory and were survived."),
+    counter("headrace_worker_memory_bound_raises_total", "Times a bound grew again that running out of memory had lowered."),
     counter("headrace_worker_bad_logits_total", "Rows whose logits were not finite; their choice ended with an error."),
     counter(
         "headrace_worker_kv_corrupt_slots_total",

@@ -18,6 +18,7 @@ from services.scheduler.core.counters import Counters
 from services.scheduler.core.decisions import DecisionRing
 from services.scheduler.core.engine_changes import EngineChanges
 from services.scheduler.core.log_lines import LogLine
+from services.scheduler.core.memory_bound import MemoryBound
 from services.scheduler.core.messages import Namespace
 from services.scheduler.core.new_token_ratio import NewTokenRatio
 from services.scheduler.core.queue import WaitingQueue
@@ -26,6 +27,8 @@ from services.scheduler.core.state import State
 from services.scheduler.core.turn_output import OutputBuilder
 from services.scheduler.core.wait_forecast import WaitForecast
 from services.scheduler.engine.interface import EngineInfo
+
+_LEAST_CHUNK = 16  # tokens: no step is made smaller than that for want of device memory
 
 
 def build_state(
@@ -56,9 +59,15 @@ def build_state(
         waits=WaitForecast(),
         pace=ChunkPace(),
         live={},
-        running_bound=min(config.max_running_requests, info.max_rows),
-        chunk_bound=max(config.chunked_prefill_size, info.page_size) if config.chunked_prefill_size >= 0 else -1,
+        places_bound=MemoryBound(min(config.max_running_requests, info.max_rows), 1),
+        prompt_bound=MemoryBound(_longest_step(config, info), max(_LEAST_CHUNK, info.page_size)),
     )
+
+
+def _longest_step(config: SchedulerConfig, info: EngineInfo) -> int:
+    """Prompt tokens of the longest step: a chunk, or what a batch of whole prompts may have."""
+    chunk = config.chunked_prefill_size
+    return max(chunk, info.page_size) if chunk >= 0 else max(config.max_prefill_tokens, info.context_length)
 
 
 def _root_hash(info: EngineInfo) -> Callable[[Hashable], int]:

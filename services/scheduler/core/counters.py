@@ -29,6 +29,7 @@ class Counters:
     preemptions: int = 0
     out_of_memory: int = 0
     invalid_outputs: int = 0
+    memory_bound_raises: int = 0  # growths of bounds that an out-of-memory had lowered
     kv_corrupt_slots: int = 0  # found by the canary
     turns: int = 0
     prefill_tokens_per_s: float = 0.0

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One decision. `kind` is admit, chunk, skip, retract, preempt, reject, finish, shrink or flush."""
+    """One decision. `kind` is admit, chunk, skip, retract, preempt, reject, finish, shrink, grow or flush."""
 
     turn: int
     time_ns: int

@@ -90,4 +90,16 @@ class CacheLine:
         )
 
 
-LogLine = PrefillLine | DecodeLine | RetractLine | MemoryLine
+@dataclass(frozen=True, slots=True)
+class GrowLine:
+    """Steps have fitted into device memory for a while."""
+
+    what: str
+    old_bound: int
+    new_bound: int
+
+    def __str__(self) -> str:
+        return f"Steps fit into device memory again; {self.what} grows from {self.old_bound} to {self.new_bound}."
+
+
+LogLine = PrefillLine | DecodeLine | RetractLine | MemoryLine | GrowLine

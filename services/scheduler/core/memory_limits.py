@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from services.scheduler.core import lifecycle
-from services.scheduler.core.log_lines import MemoryLine
+from services.scheduler.core.log_lines import GrowLine, MemoryLine
+from services.scheduler.core.memory_bound import MemoryBound
 from services.scheduler.core.messages import ErrorCode, ErrorInfo, FinishReason
 from services.scheduler.core.state import State
 from services.scheduler.core.step import Step
-
-_LEAST_CHUNK = 16
 
 
 def shrink(state: State, step: Step) -> None:
@@ -28,23 +27,27 @@ def shrink(state: State, step: Step) -> None:
         lifecycle.end(state, state.batch.choice(row), FinishReason.ERROR, error=error, keep_cache=False)
 
 
+def recover(state: State) -> None:
+    """A step fitted into memory: after enough of them, bounds that were lowered grow a little."""
+    for what, bound in _bounds(state):
+        old = bound.value
+        if bound.fitted():
+            state.counters.memory_bound_raises += 1
+            state.decide("grow", None, what, old=old, new=bound.value)
+            state.log(GrowLine(what, old, bound.value))
+
+
 def _lower_bound(state: State, step: Step) -> bool:
-    """Halve the chunk size after a prefill, else the number of running choices; false if both are at their least."""
-    tokens, choices = step.plan.input_ids.size, step.plan.rows.size
-    if step.parts and tokens > max(_LEAST_CHUNK, state.cache.page_size):
-        state.step_bound = max(tokens // 2, _LEAST_CHUNK, state.cache.page_size)
-        if not 0 <= state.chunk_bound <= state.step_bound:
-            state.chunk_bound = state.step_bound
-        _say(state, "chunked_prefill_size", tokens, state.step_bound)
-        return True
-    if choices > 1:
-        old = state.running_bound
-        state.running_bound = max(choices // 2, 1)
-        _say(state, "max_running_requests", old, state.running_bound)
-        return True
+    """Lower the chunk size after a prefill, else the number of running choices; false if both are at their least."""
+    sizes = sum(part.count for part in step.parts), step.plan.rows.size
+    for (what, bound), tried in zip(_bounds(state), sizes, strict=True):
+        old = bound.value
+        if bound.lower(tried):
+            state.decide("shrink", None, what, old=old, new=bound.value)
+            state.log(MemoryLine(what, old, bound.value))
+            return True
     return False
 
 
-def _say(state: State, what: str, old: int, new: int) -> None:
-    state.decide("shrink", None, what, old=old, new=new)
-    state.log(MemoryLine(what, old, new))
+def _bounds(state: State) -> tuple[tuple[str, MemoryBound], tuple[str, MemoryBound]]:
+    return ("chunked_prefill_size", state.prompt_bound), ("max_running_requests", state.places_bound)

@@ -51,17 +51,17 @@ class Reporter:
 
     def finished(self, step: Step) -> None:
         """A step's result is in."""
-        counters = self._state.counters
-        elapsed = max(self._state.clock() - step.launched_ns, 1)
-        if step.decode_rows and not step.parts:
-            counters.decode_step_ms = smoothed(counters.decode_step_ms, elapsed / 1e6)
+        state, counters = self._state, self._state.counters
+        elapsed = max(state.clock() - step.launched_ns, 1)
+        tokens = sum(part.count for part in step.parts)
+        if state.config.itl_target_ms is not None:
+            state.pace.observe(tokens, step.decode_rows, elapsed / 1e6, state.config.itl_target_ms)
+        if step.decode_rows:
+            decode_ms = state.pace.decode_ms if tokens else elapsed / 1e6
+            counters.decode_step_ms = smoothed(counters.decode_step_ms, decode_ms or counters.decode_step_ms)
             counters.generation_tokens_per_s = smoothed(counters.generation_tokens_per_s, step.decode_rows / elapsed * _NS)
-        elif step.parts:
-            tokens = sum(part.count for part in step.parts)
-            if self._state.config.itl_target_ms is not None:
-                self._state.pace.observe(tokens, elapsed / 1e6, self._state.config.itl_target_ms)
-            if tokens >= _TELLING_TOKENS:
-                counters.prefill_tokens_per_s = smoothed(counters.prefill_tokens_per_s, tokens / elapsed * _NS)
+        if tokens >= _TELLING_TOKENS:
+            counters.prefill_tokens_per_s = smoothed(counters.prefill_tokens_per_s, tokens / elapsed * _NS)
 
     def _decode_line(self) -> None:
         state = self._state

@@ -200,6 +200,7 @@ class Scheduler:
     def _process(self, step: Step) -> None:
         result = self._engine.collect()
         self._reporter.finished(step)
+        memory_limits.recover(self._state)
         self._results.apply(step, result)
 
     def _settle(self) -> None:

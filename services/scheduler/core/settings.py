@@ -21,6 +21,7 @@ class SchedulerConfig:
     prefill_decode_interval: int = 0  # decode steps forced between two prefill steps
     num_continuous_decode_steps: int = 1  # in a row before a waiting prompt is looked at
     itl_target_ms: float | None = None  # chunks shrink to hold this gap between tokens; None = fixed chunks
+    least_chunk: int = 16  # but not below this many prompt tokens
 
     schedule_conservativeness: float = 1.0
     init_new_token_ratio: float = 0.7
@@ -46,6 +47,7 @@ class SchedulerConfig:
     req_waiting_timeout_s: float | None = None
     req_running_timeout_s: float | None = None
     disable_overlap_schedule: bool = True
+    disable_jump_forward: bool = False
     decode_log_interval: int = 40
     decision_ring_size: int = 512
     policy_seed: int = 0  # for schedule_policy random

@@ -13,6 +13,7 @@ from services.scheduler.core.counters import Counters
 from services.scheduler.core.decisions import DecisionRing
 from services.scheduler.core.engine_changes import EngineChanges
 from services.scheduler.core.log_lines import LogLine
+from services.scheduler.core.memory_bound import MemoryBound
 from services.scheduler.core.new_token_ratio import NewTokenRatio
 from services.scheduler.core.queue import WaitingQueue
 from services.scheduler.core.settings import SchedulerConfig
@@ -20,13 +21,11 @@ from services.scheduler.core.turn_output import OutputBuilder
 from services.scheduler.core.wait_forecast import WaitForecast
 from services.scheduler.engine.interface import EngineInfo
 
-UNBOUNDED = 1 << 62
-
 
 @dataclass(slots=True)
 class State:
     """Every choice is in `live`; it waits in `queue`, or has a row of `batch`. `chunked` is the one whose prompt
-    is only partly planned. The bounds start at their configured values and shrink when device memory runs out."""
+    is only partly planned. The bounds are at their configured values unless device memory ran out."""
 
     config: SchedulerConfig
     info: EngineInfo
@@ -43,15 +42,24 @@ class State:
     waits: WaitForecast
     pace: ChunkPace
     live: dict[int, Choice]
-    running_bound: int
-    chunk_bound: int  # -1 = whole prompts
-    step_bound: int = UNBOUNDED  # prompt tokens of one step, found by running out of memory
+    places_bound: MemoryBound  # choices that run together
+    prompt_bound: MemoryBound  # prompt tokens of one step
     chunked: Choice | None = None
 
     @property
     def occupied(self) -> int:
         """Choices that hold a row."""
         return len(self.batch) + (self.chunked is not None)
+
+    @property
+    def running_bound(self) -> int:
+        """Most choices that may hold a row."""
+        return self.places_bound.value
+
+    @property
+    def chunk_bound(self) -> int:
+        """Most prompt tokens of one step; -1 for whole prompts."""
+        return -1 if self.config.chunked_prefill_size < 0 and not self.prompt_bound.is_lowered else self.prompt_bound.value
 
     @property
     def token_usage(self) -> float:
