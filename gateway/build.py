@@ -12,6 +12,7 @@ from gateway.api.doors import Doors, DoorSettings
 from gateway.api.record import Recorder
 from gateway.api.schema.limits import Limits
 from gateway.api.sse import StreamKeeper, StreamLimits
+from gateway.checking.checker import SchemaChecker
 from gateway.clients.pieces import PieceTable
 from gateway.clients.text_stage import TextPool
 from gateway.clients.tokenizer import TokenizerClient
@@ -88,6 +89,7 @@ def build(config: GatewayConfig, metrics: Metrics) -> Parts:
         keeper=keeper,
         recorder=Recorder(metrics),
         keys=_keys(config),
+        checker=SchemaChecker(),
     )
     return Parts(doors, registry, fleet, pool, text, tokenizer, discovery)
 
@@ -133,7 +135,8 @@ def _discovery(config: GatewayConfig) -> DiscoverySettings:
 def _admission(config: GatewayConfig, registry: Registry) -> Admission:
     wanted = None if config.max_concurrent_requests == ADAPTIVE else config.max_concurrent_requests
     queue_size = None if config.queue_size < 0 else config.queue_size
-    settings = AdmissionSettings(wanted, queue_size, config.queue_timeout_secs, config.processes)
+    rate = (config.rate_limit_tokens_per_second, config.rate_limit_burst)
+    settings = AdmissionSettings(wanted, queue_size, config.queue_timeout_secs, *rate, config.processes)
     return Admission(settings, time.monotonic, registry.slots)
 
 

@@ -81,6 +81,12 @@ class GatewayConfig(ServerConfig):
         -1, "requests waiting at once per model; -1 is four times as many as may run, and at least 1024", group=_LIMITS, check=at_least(-1)
     )
     queue_timeout_secs: float = option(60.0, "longest wait in the gateway's queue", unit="s", group=_LIMITS, check=at_least(0))
+    rate_limit_tokens_per_second: float = option(
+        0.0, "requests let in per second and model (each takes a token from a bucket); 0 is no limit", group=_LIMITS, check=at_least(0)
+    )
+    rate_limit_burst: float = option(
+        0.0, "requests that may come at once after a pause; 0 is as many as in one second", group=_LIMITS, check=at_least(0)
+    )
     max_unsent_bytes: int = option(1 << 20, "unsent output at which a slow client is cut off", unit="bytes", parse=count, group=_LIMITS)
     client_stall_secs: float = option(30.0, "time a client may accept no byte", unit="s", group=_LIMITS, check=at_least(1))
     keepalive_comment_secs: float = option(15.0, "silence after which a stream gets a comment", unit="s", group=_LIMITS, check=at_least(1))
@@ -90,6 +96,13 @@ class GatewayConfig(ServerConfig):
     balance_rel_threshold: float = option(1.5, "times the idlest's load it may have, before load alone decides", group=_ROUTING)
     cache_threshold: float = option(0.3, "share of a prompt a match must cover while no worker has measured its speed", group=_ROUTING)
     max_tree_size: int = option(1 << 20, "blocks remembered for workers that publish no cache events", parse=count, group=_ROUTING)
+    eviction_interval_secs: float = option(
+        120.0,
+        "no effect: the guess is kept within --max-tree-size at every request",
+        unit="s",
+        group=_ROUTING,
+        aliases=("--eviction-interval",),
+    )
     prefix_token_count: int = option(256, "tokens that prefix_hash looks at", group=_ROUTING, check=at_least(16))
     prefix_hash_load_factor: float = option(1.25, "load over the mean at which prefix_hash passes on", group=_ROUTING, check=at_least(1))
     max_idle_secs: float = option(14_400.0, "time after which the manual policy forgets an idle key", unit="s", group=_ROUTING)

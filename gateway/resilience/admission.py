@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from gateway.resilience.fair_queue import FairQueue, Waiting
 from gateway.resilience.limit import AdaptiveLimit, FixedLimit, Limit
+from gateway.resilience.rate import TokenBucket
 from services.common.errors import Overloaded
 
 UNLIMITED = 1 << 30  # what a gate without a limit says its limit is
@@ -27,12 +28,15 @@ class AdmissionSettings:
 
     queue_size: per model; None lets so many wait that a burst of any newcomer's load test fits: 1024, and for a large fleet
     four times the limit. Overload is then told by the predicted wait, not by a count.
+    rate: requests let in per second, 0 for no such limit; burst: how many at once after a pause, 0 for those of one second.
     processes: gateway processes that share the limits.
     """
 
     max_concurrent: int | None = None
     queue_size: int | None = None
     queue_timeout_s: float = 60.0
+    rate: float = 0.0
+    burst: float = 0.0
     processes: int = 1
 
 
@@ -52,9 +56,11 @@ class Ticket:
 class _Gate:
     """One model's admission."""
 
-    def __init__(self, settings: AdmissionSettings, limit: Limit) -> None:
+    def __init__(self, settings: AdmissionSettings, limit: Limit, bucket: TokenBucket | None) -> None:
         self.settings = settings
         self.limit = limit
+        self.bucket = bucket
+        self._refill: asyncio.TimerHandle | None = None
         self.running = 0
         self.queue = FairQueue()
         self.shed: Counter[str] = Counter()
@@ -68,23 +74,50 @@ class _Gate:
             return max(_QUEUE_LEAST // self.settings.processes, _QUEUE_OF_LIMIT * self.limit.value)
         return max(1, size // self.settings.processes) if size else 0
 
+    @property
+    def is_full(self) -> bool:
+        return self.running >= self.limit.value
+
+    @property
+    def too_fast(self) -> bool:
+        """Whether requests wait for the bucket alone."""
+        return self.bucket is not None and not self.is_full and self.bucket.wait_s() > 0
+
     def expected_wait_s(self, ahead: int) -> float:
-        """Time until a request with `ahead` others before it is let in, from how long requests take at present."""
-        return self.service_s * (ahead + 1) / max(1, self.limit.value)
+        """Time until a request with `ahead` others before it is let in, from how long requests take at present and from the rate."""
+        by_rate = self.bucket.wait_s(ahead) if self.bucket is not None else 0.0
+        return max(by_rate, self.service_s * (ahead + 1) / max(1, self.limit.value) if self.is_full else 0.0)
 
     def refuse(self, limit: str, why: str) -> Overloaded:
+        code = "queue_full"
+        if self.bucket is not None and self.too_fast:
+            limit, code, why = "rate", "rate_limit_exceeded", f"more than {self.bucket.rate:g} requests a second: {why}"
         self.shed[limit] += 1
         wait_s = max(1.0, self.expected_wait_s(len(self.queue)))
-        return Overloaded(why, retry_after_ms=round(1000 * min(wait_s, 60.0)), safe_to_retry=False, code="queue_full")
+        return Overloaded(why, retry_after_ms=round(1000 * min(wait_s, 60.0)), safe_to_retry=False, code=code)
 
     def admit_waiting(self) -> None:
-        while self.queue and self.running < self.limit.value:
+        while self.queue and not self.is_full:
+            if self.bucket is not None and (wait_s := self.bucket.wait_s()) > 0:
+                self._await_refill(wait_s)
+                return
             waiting = self.queue.pop()
             if not waiting.turn.done():
                 self.enter(waiting.tenant)
                 waiting.turn.set_result(None)
 
+    def _await_refill(self, seconds: float) -> None:
+        """Nobody's leaving lets the next one in, but time does."""
+        if self._refill is None:
+            self._refill = asyncio.get_running_loop().call_later(seconds, self._refilled)
+
+    def _refilled(self) -> None:
+        self._refill = None
+        self.admit_waiting()
+
     def enter(self, tenant: str) -> None:
+        if self.bucket is not None:
+            self.bucket.take()
         self.running += 1
         self.queue.entered(tenant)
 
@@ -111,12 +144,17 @@ class Admission:
             wanted, share = self._settings.max_concurrent, self._settings.processes
             fixed = UNLIMITED if wanted is None or wanted < 0 else max(1, wanted // share)
             limit: Limit = AdaptiveLimit() if wanted is None else FixedLimit(fixed)
-            self._gates[model] = _Gate(self._settings, limit)
+            self._gates[model] = _Gate(self._settings, limit, self._bucket())
         gate, now = self._gates[model], self._clock()
         if now >= gate.sized_at + _RESIZE_S:
             gate.sized_at = now
             gate.limit.resize(self._slots(model) // self._settings.processes)
+            gate.admit_waiting()
         return gate
+
+    def _bucket(self) -> TokenBucket | None:
+        rate = self._settings.rate / self._settings.processes
+        return TokenBucket(rate, self._settings.burst / self._settings.processes or rate, self._clock) if rate else None
 
     @asynccontextmanager
     async def admit(self, model: str, *, tenant: str = "", priority: int = 0, deadline: float | None = None) -> AsyncIterator[Ticket]:
@@ -132,11 +170,11 @@ class Admission:
         finally:
             took = self._clock() - ticket.admitted_at
             gate.service_s = took if gate.service_s == 0.0 else 0.9 * gate.service_s + 0.1 * took
-            gate.limit.observe(took, ticket.tokens, gate.running, bool(gate.queue))
+            gate.limit.observe(took, ticket.tokens, gate.running, bool(gate.queue) and gate.is_full)
             gate.leave(tenant)
 
     async def _enter(self, gate: _Gate, tenant: str, priority: int, deadline: float | None) -> None:
-        if gate.running < gate.limit.value and not gate.queue:
+        if not gate.is_full and not gate.queue and not gate.too_fast:
             gate.enter(tenant)
             return
         patience_s = self._settings.queue_timeout_s
@@ -155,6 +193,7 @@ class Admission:
                 gate.refuse("queue_size", "gave way to a request of higher priority, or of a client with fewer requests")
             )
         gate.queue.push(waiting)
+        gate.admit_waiting()
         try:
             async with asyncio.timeout(patience_s):
                 await turn
@@ -173,7 +212,7 @@ class Admission:
             gate.queue.remove(waiting)
 
     def shed(self) -> Counter[str]:
-        """Refusals by the limit that was hit: queue_size, queue_timeout, deadline."""
+        """Refusals by the limit that was hit: rate, queue_size, queue_timeout, deadline."""
         return sum((gate.shed for gate in self._gates.values()), Counter())
 
     def snapshot(self) -> dict[str, dict[str, float]]:

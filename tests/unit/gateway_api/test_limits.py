@@ -35,6 +35,15 @@ async def test_a_request_that_waits_too_long_is_429() -> None:
         assert (await long)[0] == 200
 
 
+async def test_more_requests_than_the_rate_are_429() -> None:
+    async with running(rate_limit_tokens_per_second=0.01, rate_limit_burst=2.0) as stack:
+        asks = [stack.post("/v1/completions", {"prompt": "x", "max_tokens": 1}) for _ in range(4)]
+        answers = await asyncio.gather(*asks)
+        assert sorted(status for status, _ in answers) == [200, 200, 429, 429]
+        refused = next(answer for status, answer in answers if status == 429)
+        assert (refused["error"]["code"], refused["error"]["type"]) == ("rate_limit_exceeded", "rate_limit_error")
+
+
 async def test_the_usage_chunk_survives_a_retry_and_comes_once() -> None:
     from services.common.errors import Unavailable
 
