@@ -168,6 +168,8 @@ class EngineThread:
                 self.busy_since_ns = 0
                 self._wait(scheduler, _IDLE_CHECK_S)
             self._take_all(scheduler)
+            if said := scheduler.said():
+                self._deliver(Delivery(said, None, None))
             before = _steps(scheduler.counters)
             output = scheduler.turn()
             between_turns()

@@ -83,6 +83,7 @@ class SubmitConverter:
             stops=stops,
             priority=submit.priority if submit.HasField("priority") else None,
             deadline_ns=now_ns + submit.deadline_ms * _NS_PER_MS if submit.HasField("deadline_ms") else None,
+            received_ns=now_ns,
             arrival_ns=now_ns - submit.waited_ms * _NS_PER_MS,
             tenant=submit.tenant,
             namespace=Namespace(cache_salt=submit.prompt.cache_salt, extra_key=submit.prompt.extra_key),

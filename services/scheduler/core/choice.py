@@ -37,6 +37,7 @@ class Choice:
         "priority",
         "prompt_len",
         "prompt_logprobs_next",
+        "received_ns",
         "request",
         "retractions",
         "row",
@@ -55,7 +56,8 @@ class Choice:
         self.spec = spec
         self.handle = spec.handle
         self.sequence = sequence
-        self.arrival_ns = now if request.arrival_ns is None else request.arrival_ns
+        self.received_ns = now if request.received_ns is None else request.received_ns
+        self.arrival_ns = self.received_ns if request.arrival_ns is None else request.arrival_ns
         self.deadline_ns = request.deadline_ns
         self.priority = priority
         prior = spec.prior_output_ids

@@ -77,8 +77,8 @@ def _final(
     error: ErrorInfo | None,
     cancel_cause: int,
 ) -> Final:
-    def since_arrival(point: int | None) -> int | None:
-        return None if point is None else max(point - choice.arrival_ns, 0)
+    def waited_until(point: int | None) -> int | None:
+        return None if point is None else max(point - choice.received_ns, 0)
 
     started, first = choice.started_ns, choice.first_token_ns
     return Final(
@@ -87,10 +87,10 @@ def _final(
         end_position=choice.out_len,
         usage=Usage(choice.prompt_len, choice.out_len, choice.cached_tokens or 0),
         timings=Timings(
-            queue_ns=since_arrival(started),
-            first_token_ns=since_arrival(first),
+            queue_ns=waited_until(started),
+            first_token_ns=waited_until(first),
             prefill_ns=first - started if first is not None and started is not None else None,
-            total_ns=max(now - choice.arrival_ns, 0),
+            total_ns=max(now - choice.received_ns, 0),
         ),
         retractions=choice.retractions,
         matched=matched,

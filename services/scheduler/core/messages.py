@@ -123,7 +123,8 @@ class SubmitRequest:
     attempt: int = 0
     priority: int | None = None
     deadline_ns: int | None = None
-    arrival_ns: int | None = None  # None = now; earlier for a request that waited elsewhere before
+    received_ns: int | None = None  # when this worker had all of it, None = now: what it says of waiting counts from here
+    arrival_ns: int | None = None  # its place in the queue and bound of waiting; None = received; earlier if it waited elsewhere
     tenant: str = ""
     namespace: Namespace = BASE_NAMESPACE
     prompt_logprobs_from: int | None = None  # first prompt position whose logprob is wanted
@@ -200,7 +201,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Durations since arrival in nanoseconds; None where the point was never reached."""
+    """Durations since this worker received the request in nanoseconds; None where the point was never reached."""
 
     queue_ns: int | None
     first_token_ns: int | None

@@ -139,7 +139,7 @@ class PrefillRound:
         choice.cached_tokens = min(cached, choice.prompt_len)
         state.counters.prompt_tokens += choice.prompt_len
         state.counters.cached_tokens += choice.cached_tokens
-        queued = max(choice.started_ns - choice.arrival_ns, 0)
+        queued = max(choice.started_ns - choice.received_ns, 0)
         state.waits.observe(queued, choice.places_before)
         state.output.started.append(Started(choice.handle, choice.prompt_len, choice.cached_tokens, queued, choice.cache_limit))
 

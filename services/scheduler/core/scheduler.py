@@ -85,6 +85,10 @@ class Scheduler:
         self._state.decide("flush", tokens=removed)
         return removed
 
+    def said(self) -> TurnOutput:
+        """Take what was said since the last turn: who was accepted, refused or cancelled need not wait for the next step."""
+        return self._state.output.take()
+
     # ------------------------------------------------------------------ the loop
 
     @property

@@ -264,3 +264,28 @@ def test_what_goes_on_from_earlier_output_is_never_sent_away() -> None:
     assert driver.final(resumed).error is None
     assert driver.final(resumed).end_position == 20
     assert driver.final(refused[1]).error is not None
+
+
+def test_time_spent_elsewhere_orders_the_queue_but_is_no_wait_of_this_worker() -> None:
+    """What a gateway took to tokenize, or a worker that died to serve, is neither in its queue time nor in its forecasts."""
+    driver = Driver(max_running_requests=1)
+    driver.clock_ns = 60_000_000_000
+    later = driver.submit(prompt(5, 1), 3)
+    earlier = driver.submit(prompt(5, 2), 3, arrival_ns=driver.clock_ns - 50_000_000_000)
+    driver.run()
+    waited = {handle: driver.said[handle].started[0].queue_ns for handle in (later, earlier)}
+    assert waited[earlier] == 0 and driver.final(earlier).timings.total_ns == 0
+    driver.submit(prompt(5, 3), 3)
+    output = driver.scheduler.said()
+    assert output.accepted[0].expected_wait_ns in (0, None)
+    driver.run()
+
+
+def test_the_first_of_two_is_who_waited_longer_elsewhere() -> None:
+    driver = Driver(max_running_requests=1, check=False)
+    driver.clock_ns = 60_000_000_000
+    later = driver.submit(prompt(5, 1), 3)
+    earlier = driver.submit(prompt(5, 2), 3, arrival_ns=driver.clock_ns - 50_000_000_000)
+    driver.turn()
+    assert driver.said[earlier].started and not driver.said[later].started
+    driver.run()

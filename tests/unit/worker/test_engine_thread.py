@@ -37,10 +37,12 @@ class _Listener:
     def __init__(self) -> None:
         self.ids: dict[int, list[int]] = {}
         self.finals: list[int] = []
+        self.deliveries: list[Delivery] = []
         self.error: BaseException | None = None
         self.changed = asyncio.Event()
 
     def on_turn(self, delivery: Delivery) -> None:
+        self.deliveries.append(delivery)
         columns, offset = delivery.output.tokens, 0
         for handle, count in zip(columns.handles, columns.counts, strict=True):
             self.ids.setdefault(handle, []).extend(columns.token_ids[offset : offset + count])
@@ -121,4 +123,31 @@ async def test_the_age_of_a_turn_grows_only_while_work_is_pending() -> None:
     assert await engine.call(lambda scheduler: scheduler.has_work) is False
     await asyncio.sleep(0.05)
     assert engine.turn_age_s() == 0.0
+    await engine.stop()
+
+
+async def test_who_is_accepted_hears_it_before_the_first_step_is_done() -> None:
+    """HTTP headers wait for it: they need not wait for a prompt to be computed."""
+    listener = _Listener()
+    engine = EngineThread(_build(Script(failures=(Failure(1, "hang", 0.2),))), listener.on_turn, listener.on_failure)
+    await engine.start()
+    engine.send(Submit(_request(1)))
+    await listener.until(lambda: bool(listener.deliveries))
+    first = listener.deliveries[0]
+    assert [accepted.handle for accepted in first.output.accepted] == [1]
+    assert first.mode is None and not first.output.started and engine.turn_age_s() > 0
+    await listener.until(lambda: listener.finals == [1])
+    assert not any(delivery.output.accepted for delivery in listener.deliveries[1:])
+    await engine.stop()
+
+
+async def test_a_cancelled_request_hears_it_before_others_have_computed_their_step() -> None:
+    listener = _Listener()
+    engine = EngineThread(_build(Script(failures=(Failure(3, "hang", 0.2),))), listener.on_turn, listener.on_failure)
+    await engine.start()
+    engine.send(Submit(_request(1)), Submit(_request(2, tokens=900)), Cancel(1, 2))
+    await listener.until(lambda: bool(listener.finals))
+    assert listener.finals == [1] and not listener.ids
+    engine.send(Cancel(2, 2))
+    await listener.until(lambda: len(listener.finals) == 2)
     await engine.stop()
