@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from services.common.config import at_least, count, option
@@ -18,6 +19,10 @@ def _fraction(value: float | None) -> str | None:
 
 def _chunk(value: int | None) -> str | None:
     return None if value is None or value == -1 or value > 0 else "must be positive, or -1 to turn chunking off"
+
+
+def _only(value: bool, why: str) -> Callable[[bool], str | None]:
+    return lambda given: None if given is value else why
 
 
 def _json_object(value: str | None) -> str | None:
@@ -99,6 +104,9 @@ class BatchOptions(MemoryOptions):
         None, "compute a chunk and decode tokens in one pass; where chunks adapt the default", group="Scheduling"
     )
     prefill_decode_interval: int = option(0, "decode steps forced between two prefill steps", group="Scheduling", check=at_least(0))
+    min_free_slots_delay: int = option(
+        1, "free places that running requests must leave before waiting ones are admitted", group="Scheduling", check=at_least(1)
+    )
     itl_target_ms: float | None = option(
         None,
         "gap between tokens of running requests that chunks shrink to hold; 0 = chunks of a fixed size",
@@ -155,6 +163,15 @@ class SchedulerConfig(BatchOptions):
     engine_client: str = option("thread", "where the engine runs beside the gRPC server", group="Operation", choices=("thread", "process"))
     random_seed: int = option(0, "seed of what the scheduler itself draws", group="Operation")
     skip_engine_warmup: bool = option(False, "do not run the engine once before saying ready", group="Operation")
+    scheduler_recv_interval: int = option(
+        1, "steps between two looks at what has arrived; more make steps of very fast models cheaper", group="Operation", check=at_least(1)
+    )
+    sleep_on_idle: bool = option(
+        True,
+        "known from other servers, and always so: an idle worker sleeps until it is told something",
+        group="Operation",
+        check=_only(True, "an idle worker always sleeps; it wakes for every message"),
+    )
     decode_log_interval: int = option(40, "decode steps between two log lines", group="Operation", check=at_least(1))
     watchdog_timeout: float = option(
         300.0, "a step may take this long before the worker ends itself", group="Operation", unit="s", check=at_least(0)

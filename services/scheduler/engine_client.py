@@ -44,12 +44,13 @@ class _Call:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What runs in the engine thread. `between_turns` is called after every turn."""
+    """What runs in the engine thread. `between_turns` is called after every turn; messages are taken every so many turns."""
 
     scheduler: Scheduler
     engine: Engine
     facts: Facts
     between_turns: Callable[[], None] = lambda: None
+    turns_between_messages: int = 1
 
 
 class EngineThread:
@@ -153,26 +154,30 @@ class EngineThread:
             return
         self._post(_settle, self._ready, built.facts, None)
         try:
-            self._turn_forever(built.scheduler, built.between_turns)
+            self._turn_forever(built)
         except BaseException as error:
             log.exception("the engine thread died")
             self._post(self._on_failure, error)
         finally:
             built.engine.close()
 
-    def _turn_forever(self, scheduler: Scheduler, between_turns: Callable[[], None]) -> None:
-        load_due = 0
+    def _turn_forever(self, built: Built) -> None:
+        scheduler = built.scheduler
+        load_due = turns_left = 0
         while not self._stopping:
             if not scheduler.has_work:
                 self.load = scheduler.load()
-                self.busy_since_ns = 0
+                self.busy_since_ns = turns_left = 0
                 self._wait(scheduler, _IDLE_CHECK_S)
-            self._take_all(scheduler)
+            if not turns_left:
+                turns_left = built.turns_between_messages
+                self._take_all(scheduler)
+            turns_left -= 1
             if said := scheduler.said():
                 self._deliver(Delivery(said, None, None))
             before = _steps(scheduler.counters)
             output = scheduler.turn()
-            between_turns()
+            built.between_turns()
             now = self.busy_since_ns = time.monotonic_ns()
             mode = _mode(before, _steps(scheduler.counters))
             events = scheduler.drain_cache_events()
@@ -182,6 +187,7 @@ class EngineThread:
                 self.load = scheduler.load()
                 load_due = now + _LOAD_EVERY_NS
             if mode is None and not output:
+                turns_left = 0
                 self._wait(scheduler, _STALLED_CHECK_S)
 
     def _wait(self, scheduler: Scheduler, most_s: float) -> None:

@@ -64,7 +64,8 @@ def build_machine(config: SchedulerConfig, sources: dict[str, str], epoch: int, 
     log.info(str(scheduler.cache_line(_cache_source(sources))))
     canary = _canary(config, engine, scheduler)
     facts = Facts(info, architecture, core.publish_cache_events and not core.disable_radix_cache, report)
-    return Machine(Built(scheduler, engine, facts, canary.sweep if canary else lambda: None), texts)
+    sweep = canary.sweep if canary else lambda: None
+    return Machine(Built(scheduler, engine, facts, sweep, config.scheduler_recv_interval), texts)
 
 
 def _cache_source(sources: dict[str, str]) -> str:
@@ -79,6 +80,7 @@ def load_texts(config: SchedulerConfig, info: EngineInfo) -> Texts:
     grammars = make_desk(
         config.grammar_backend,
         stops.tokens,
+        _tokenizer_path(config),
         info.vocab_size,
         info.eos_token_ids,
         any_whitespace=not config.constrained_json_disable_any_whitespace,
@@ -136,5 +138,10 @@ def _scripted(config: SchedulerConfig, report: StartupReport) -> ScriptedEngine:
 
 
 def _text_stops(config: SchedulerConfig) -> TextStops:
+    path = _tokenizer_path(config)
+    return TextStops.load(path) if path is not None else TextStops(None, "")
+
+
+def _tokenizer_path(config: SchedulerConfig) -> Path | None:
     path = config.tokenizer_path or config.model_path
-    return TextStops.load(Path(path)) if path is not None else TextStops(None, "")
+    return Path(path) if path is not None else None

@@ -31,6 +31,7 @@ def core_config(config: SchedulerConfig, info: EngineInfo, epoch: int) -> CoreCo
         chunked_prefill_size=_chunk(config, info),
         enable_mixed_chunk=_itl_target(config) is not None if config.enable_mixed_chunk is None else config.enable_mixed_chunk,
         prefill_decode_interval=config.prefill_decode_interval,
+        min_free_slots_delay=config.min_free_slots_delay,
         num_continuous_decode_steps=config.num_continuous_decode_steps,
         in_round_prefix_sharing=config.in_round_prefix_sharing,
         itl_target_ms=_itl_target(config),

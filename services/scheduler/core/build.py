@@ -34,7 +34,10 @@ _LEAST_CHUNK = 16  # tokens: no step is made smaller than that for want of devic
 def build_state(
     config: SchedulerConfig, info: EngineInfo, events: EventLog, clock: Callable[[], int], log: Callable[[LogLine], None]
 ) -> State:
-    """Everything at its beginning. Raises ValueError for a configuration that names no known policy."""
+    """Everything at its beginning. Raises ValueError for a configuration that names no known policy, or contradicts itself."""
+    preempts = config.enable_priority_scheduling and not config.disable_priority_preemption
+    if preempts and config.min_free_slots_delay > 1:
+        raise ValueError("min_free_slots_delay: a place freed for a higher priority would be kept free: disable_priority_preemption")
     policy = make_policy(config.radix_eviction_policy, config.radix_eviction_policy_config, info.page_size)
     prefixes: PrefixCache = NoCache() if config.disable_radix_cache else RadixCache(policy, _root_hash(info), events, info.page_size)
     group = CacheGroup("full", info.num_slots, info.max_rows, info.context_length, info.page_size)

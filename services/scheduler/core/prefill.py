@@ -63,8 +63,11 @@ class PrefillRound:
     def _limit(self) -> str:
         state = self._state
         most = state.config.prefill_max_requests
-        if state.occupied >= state.running_bound or not state.cache.rows.free:
+        free = state.running_bound - state.occupied
+        if free <= 0 or not state.cache.rows.free:
             return "max_running_requests"
+        if state.occupied and not self.new_choices and free < min(state.config.min_free_slots_delay, state.running_bound):
+            return "min_free_slots_delay"
         if most is not None and self.new_choices >= most:
             return "prefill_max_requests"
         return ""

@@ -19,6 +19,7 @@ class SchedulerConfig:
     enable_mixed_chunk: bool = False
     in_round_prefix_sharing: bool | None = None  # None = with lpm, hrrn and shortest-prefill-first
     prefill_decode_interval: int = 0  # decode steps forced between two prefill steps
+    min_free_slots_delay: int = 1  # free places before waiting choices join running ones
     num_continuous_decode_steps: int = 1  # in a row before a waiting prompt is looked at
     itl_target_ms: float | None = None  # chunks shrink to hold this gap between tokens; None = fixed chunks
     least_chunk: int = 16  # but not below this many prompt tokens

@@ -11,6 +11,7 @@ from services.scheduler.core import forecast
 from services.scheduler.core.log_lines import RetractLine
 from services.scheduler.core.messages import ErrorCode, FinishReason
 from services.scheduler.core.new_token_ratio import NewTokenRatio
+from services.scheduler.core.plan import ForwardMode
 from services.scheduler.engine.script import Playback, Script
 from tests.unit.scheduler.harness import NO_EOS, Driver, prompt
 
@@ -289,3 +290,32 @@ def test_the_first_of_two_is_who_waited_longer_elsewhere() -> None:
     driver.turn()
     assert driver.said[earlier].started and not driver.said[later].started
     driver.run()
+
+
+def test_waiting_choices_are_admitted_together_once_enough_places_are_free() -> None:
+    """Eight places, three of them to be free: the first two that end let nobody in, the third lets three in at once."""
+    driver = Driver(max_running_requests=8, min_free_slots_delay=3)
+    for number in range(8):
+        driver.submit(prompt(5, number), 4 + 2 * number)
+    for number in range(8, 14):
+        driver.submit(prompt(5, number), 200)
+    for _ in range(9):
+        driver.turn()
+    sizes = [plan.rows.size for plan in driver.engine.plans if plan.mode is ForwardMode.EXTEND]
+    assert sizes == [8, 3]
+    assert any(decision.reason == "min_free_slots_delay" for decision in driver.scheduler.decisions(100))
+    driver.run()
+
+
+def test_a_delay_holds_nobody_up_while_nothing_runs() -> None:
+    driver = Driver(max_running_requests=4, min_free_slots_delay=100)
+    handles = [driver.submit(prompt(5, number), 6) for number in range(9)]
+    driver.run()
+    sizes = [plan.rows.size for plan in driver.engine.plans if plan.mode is ForwardMode.EXTEND]
+    assert sizes == [4, 4, 1] and all(len(driver.tokens(handle)) == 6 for handle in handles)
+
+
+def test_a_delay_does_not_go_with_preemption() -> None:
+    with pytest.raises(ValueError, match="min_free_slots_delay"):
+        Driver(min_free_slots_delay=2, enable_priority_scheduling=True)
+    Driver(min_free_slots_delay=2, enable_priority_scheduling=True, disable_priority_preemption=True)

@@ -19,11 +19,12 @@ from services.scheduler.engine_client import Built, EngineThread
 from services.scheduler.report import StartupReport
 
 
-def _build(script: Script) -> Callable[[], Built]:
+def _build(script: Script, turns_between_messages: int = 1) -> Callable[[], Built]:
     def build() -> Built:
         engine = ScriptedEngine(script, num_slots=1024, max_rows=8)
         scheduler = Scheduler(SchedulerConfig(max_running_requests=8), engine)
-        return Built(scheduler, engine, Facts(engine.info, "scripted", False, StartupReport()))
+        facts = Facts(engine.info, "scripted", False, StartupReport())
+        return Built(scheduler, engine, facts, turns_between_messages=turns_between_messages)
 
     return build
 
@@ -150,4 +151,21 @@ async def test_a_cancelled_request_hears_it_before_others_have_computed_their_st
     assert listener.finals == [1] and not listener.ids
     engine.send(Cancel(2, 2))
     await listener.until(lambda: len(listener.finals) == 2)
+    await engine.stop()
+
+
+@pytest.mark.parametrize("interval", [1, 7])
+async def test_messages_are_taken_every_so_many_turns(interval: int) -> None:
+    """The cancel of a long answer is seen only between groups of turns, and at once by an idle worker."""
+    listener = _Listener()
+    counted: list[int] = []
+    engine = EngineThread(_build(Script(step_ms=2.0), interval), listener.on_turn, listener.on_failure)
+    await engine.start()
+    for handle in range(3):
+        engine.send(Submit(_request(handle, tokens=900)))
+        await listener.until(lambda handle=handle: handle in listener.ids)  # type: ignore[misc]
+        engine.send(Cancel(handle, 2))
+        await listener.until(lambda handle=handle: handle in listener.finals)  # type: ignore[misc]
+        counted.append(len(listener.ids[handle]))
+    assert all(count % interval == 0 for count in counted)
     await engine.stop()
