@@ -23,12 +23,15 @@ class Call:
 
     on_message is called from the socket's reader with each message, in order; it may not block. on_writable is called
     when what was sent has left this process after it could not. `ended` resolves to the call's one status.
+    opened: the peer has sent its first headers. taken: bytes received that the peer has not been told may be sent again.
     """
 
     def __init__(self, connection: Connection, stream: int, on_message: Callable[[bytes], None]) -> None:
         self.stream = stream
         self.ended: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
         self.on_writable: Callable[[], None] | None = None
+        self.opened = False
+        self.taken = 0
         self._connection = connection
         self._on_message = on_message
         self._received = bytearray()
@@ -119,6 +122,7 @@ class Call:
 
     def take_headers(self, pairs: list[tuple[str, str]]) -> None:
         """The first headers, or the trailers."""
+        self.opened = True
         self._headers += pairs
 
     def take_end(self) -> None:

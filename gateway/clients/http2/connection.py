@@ -1,5 +1,8 @@
 """One HTTP/2 connection as an asyncio protocol. h2 does the protocol; what it learns goes to the calls at once.
 
+Plain DATA frames, which is where the messages are, are written and read here: h2 makes objects of a frame and its flags, and a
+message would cost five times as much. It is told what they use of the windows it keeps.
+
 Why not grpc.aio: there a message passes three threads before the event loop sees it. See docs/decisions.
 """
 
@@ -16,12 +19,16 @@ from h2.exceptions import NoAvailableStreamIDError, ProtocolError
 from hpack import NeverIndexedHeaderTuple
 
 from gateway.clients.http2.call import Call
-from gateway.clients.http2.protocol import Protocol
+from gateway.clients.http2.protocol import LARGEST_FRAME, WINDOW, Protocol
 from gateway.clients.http2.status import Status, unavailable
 
 _HIGH_WATER = 256 << 10
 _PING_EVERY_S, _PONG_WITHIN_S = 30.0, 10.0
 _GRPC_HEADERS = (("te", "trailers"), ("content-type", "application/grpc"))
+
+_HEAD_BYTES = 9
+_DATA, _HEADERS, _WINDOW_UPDATE, _CONTINUATION = 0, 1, 8, 9
+_END_STREAM_OR_PADDED, _END_HEADERS = 0x09, 0x04
 
 
 class Connection(asyncio.Protocol):
@@ -32,6 +39,10 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._h2 = Protocol()
         self._calls: dict[int, Call] = {}
+        self._partial = b""
+        self._in_headers = False
+        self._taken = 0
+        self._queued: list[bytes] = []
         self._flushing = False
         self._pong: asyncio.TimerHandle | None = None
         self._ping: asyncio.TimerHandle | None = None
@@ -67,15 +78,20 @@ class Connection(asyncio.Protocol):
 
     def room(self, call: Call) -> int:
         """The bytes that may leave now in one frame; not positive where flow control allows none."""
-        try:
-            return min(self._h2.local_flow_control_window(call.stream), self._h2.max_outbound_frame_size)
-        except ProtocolError:  # the peer has ended the stream, which the call is about to hear
-            return 0
+        return self._h2.room(call.stream)
 
     def send(self, call: Call, data: bytes | bytearray, *, last: bool) -> None:
         """Queue a frame of at most `room` bytes. They leave with `flush`, at the latest at the end of the event loop's turn."""
-        with suppress(ProtocolError):
-            self._h2.send_data(call.stream, bytes(data), end_stream=last)
+        if last:
+            with suppress(ProtocolError):
+                self._h2.send_data(call.stream, bytes(data), end_stream=True)
+        else:
+            self._h2.spent(call.stream, len(data))
+            self._queue(_frame(_DATA, call.stream, data))
+
+    def _queue(self, frame: bytes) -> None:
+        """After what h2 has to say."""
+        self._queued += (self._h2.data_to_send(), frame)
 
     def reset(self, call: Call, code: ErrorCodes) -> None:
         """Tell the peer that a stream is over."""
@@ -91,6 +107,9 @@ class Connection(asyncio.Protocol):
         """Write what is queued, as one piece."""
         self._flushing = False
         data = self._h2.data_to_send()
+        if self._queued:
+            data = b"".join((*self._queued, data))
+            self._queued.clear()
         if data and self._transport is not None:
             self._transport.write(data)
 
@@ -132,15 +151,57 @@ class Connection(asyncio.Protocol):
             call.told_writable()
 
     def data_received(self, data: bytes) -> None:
-        """Hand on what whole frames say; a partial one waits in h2."""
+        """Hand on what whole frames say; a partial one waits for its rest."""
         self._heard = True
         try:
-            for event in self._h2.receive_data(data):
-                self._take(event)
+            self._partial = self._frames(self._partial + data if self._partial else data)
         except (ProtocolError, UnicodeDecodeError) as error:
             self.close(f"the peer breaks the protocol: {error}")
         else:
             self.flush()
+
+    def _frames(self, data: bytes) -> bytes:
+        """Hand on the whole frames at the beginning of `data`; returns what is left."""
+        at, size = 0, len(data)
+        while size - at >= _HEAD_BYTES:
+            length = int.from_bytes(data[at : at + 3])
+            end = at + _HEAD_BYTES + length
+            if length > LARGEST_FRAME:
+                self._to_h2(data[at:])
+                return b""
+            if end > size:
+                break
+            if (call := self._plain_data(data, at)) is not None:
+                self._took(call, length)
+                call.take_data(data[at + _HEAD_BYTES : end])
+            else:
+                self._to_h2(data[at:end])
+            at = end
+        return data[at:]
+
+    def _plain_data(self, data: bytes, at: int) -> Call | None:
+        """The call of a frame that is nothing but a piece of a message; what is out of place is for h2 to see."""
+        if data[at + 3] != _DATA or data[at + 4] & _END_STREAM_OR_PADDED or self._in_headers:
+            return None
+        call = self._calls.get(int.from_bytes(data[at + 5 : at + _HEAD_BYTES]))
+        return call if call is not None and call.opened else None
+
+    def _to_h2(self, frame: bytes) -> None:
+        if frame[3] in (_HEADERS, _CONTINUATION):
+            self._in_headers = not frame[4] & _END_HEADERS
+        for event in self._h2.receive_data(frame):
+            self._take(event)
+
+    def _took(self, call: Call, size: int) -> None:
+        """Let the peer send as much again, now and then."""
+        self._taken += size
+        call.taken += size
+        if self._taken >= WINDOW // 4:
+            self._queue(_frame(_WINDOW_UPDATE, 0, self._taken.to_bytes(4)))
+            self._taken = 0
+        if call.taken >= WINDOW // 4:
+            self._queue(_frame(_WINDOW_UPDATE, call.stream, call.taken.to_bytes(4)))
+            call.taken = 0
 
     # ------------------------------------------------------------------ what h2 has learnt
 
@@ -202,3 +263,8 @@ class Connection(asyncio.Protocol):
         status: Status = unavailable(message)
         for call in list(self._calls.values()):
             call.end(status)
+
+
+def _frame(kind: int, stream: int, payload: bytes | bytearray) -> bytes:
+    """A frame without flags."""
+    return b"".join((len(payload).to_bytes(3), bytes((kind, 0)), stream.to_bytes(4), payload))

@@ -7,8 +7,10 @@ from h2.connection import ConnectionInputs, H2Connection, H2ConnectionStateMachi
 from h2.events import Event
 from h2.settings import SettingCodes, Settings
 
-_WINDOW = 16 << 20
-_LARGEST_FRAME = 1 << 20
+from gateway.clients.http2.headers import LiteralEncoder, RememberingDecoder
+
+WINDOW = 16 << 20
+LARGEST_FRAME = 1 << 20
 _LARGEST_HEADERS = 64 << 10
 
 # Headers that come and go are those of our own services, or of a proxy before them.
@@ -32,16 +34,30 @@ class Protocol(H2Connection):
     def __init__(self) -> None:
         super().__init__(_CONFIG)
         self.state_machine = _Lingering()
+        self.encoder, self.decoder = LiteralEncoder(), RememberingDecoder()
+        self.decoder.max_header_list_size = self.DEFAULT_MAX_HEADER_LIST_SIZE
         wanted = {
             SettingCodes.ENABLE_PUSH: 0,
-            SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW,
-            SettingCodes.MAX_FRAME_SIZE: _LARGEST_FRAME,
+            SettingCodes.INITIAL_WINDOW_SIZE: WINDOW,
+            SettingCodes.MAX_FRAME_SIZE: LARGEST_FRAME,
             SettingCodes.MAX_HEADER_LIST_SIZE: _LARGEST_HEADERS,
         }
         self.local_settings = Settings(client=True, initial_values=wanted)
-        self.max_inbound_frame_size = _LARGEST_FRAME
+        self.max_inbound_frame_size = LARGEST_FRAME
         self.initiate_connection()
-        self.increment_flow_control_window(_WINDOW - self.inbound_flow_control_window)
+        self.increment_flow_control_window(WINDOW - self.inbound_flow_control_window)
+
+    def room(self, stream: int) -> int:
+        """The bytes of a stream that may leave now in one frame; not positive where flow control allows none."""
+        found = self.streams.get(stream)
+        if found is None or found.closed:
+            return 0
+        return min(self.outbound_flow_control_window, found.outbound_flow_control_window, self.max_outbound_frame_size)
+
+    def spent(self, stream: int, size: int) -> None:
+        """So many bytes of a stream that has `room` for them leave in a frame that was not made here."""
+        self.outbound_flow_control_window -= size
+        self.streams[stream].outbound_flow_control_window -= size
 
     def clear_outbound_data_buffer(self) -> None:
         """What waits when a GOAWAY arrives still leaves."""

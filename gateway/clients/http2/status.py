@@ -43,6 +43,9 @@ class Status:
         return from_rpc_error(grpc.aio.AioRpcError(code, grpc.aio.Metadata(), trailers, self.message, None))
 
 
+_OK = Status(0)
+
+
 def unavailable(message: str) -> Status:
     """The link itself has failed."""
     return Status(grpc.StatusCode.UNAVAILABLE.value[0], message)
@@ -52,6 +55,8 @@ def from_trailers(pairs: Iterable[tuple[str, str]]) -> Status:
     """The status a server sent."""
     found = dict(pairs)
     said = found.get("grpc-status")
+    if said == "0":
+        return _OK
     if said is None or not said.isdigit():
         return _without_status(found.get(":status", ""))
     kept = tuple((name, _value(name, text)) for name, text in found.items() if not name.startswith((":", "grpc-status")) or "-bin" in name)

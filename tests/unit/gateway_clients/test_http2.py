@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import grpc
 import pytest
-from hpack import Encoder
+from hpack import Decoder, Encoder, HeaderTuple, NeverIndexedHeaderTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +19,7 @@ from gateway.clients.http2.call import Call
 from gateway.clients.http2.channel import Channel
 from gateway.clients.http2.connection import Connection
 from gateway.clients.http2.dial import dial
+from gateway.clients.http2.headers import LiteralEncoder, RememberingDecoder
 from gateway.clients.http2.status import Status
 from services.common.errors import DeadlineExceeded, InvalidRequest, Overloaded, Unavailable
 from services.common.grpc_errors import abort
@@ -401,3 +402,39 @@ async def test_room_is_news_only_to_a_call_that_waits_for_it() -> None:
     connection.resume_writing()
     assert len(woken) == 2
     assert len(wire.written) > 150_000
+
+
+async def test_header_blocks_are_known_only_while_the_tables_stay_as_they_are() -> None:
+    encoder, decoder, plain = Encoder(), RememberingDecoder(), Decoder()
+    for value in ("one", "one", "one", "two", "one", "two", "three", "one"):
+        block = encoder.encode([(":status", "200"), ("name", value)])
+        assert list(decoder.decode(block, raw=True)) == list(plain.decode(block, raw=True))
+    assert [tuple(pair) for pair in decoder.decode(block, raw=True)] == [(b":status", b"200"), (b"name", b"one")]
+
+
+@given(st.lists(st.tuples(st.text("abc-", min_size=1), st.text(max_size=300), st.booleans()), max_size=6), st.integers(0, 4096))
+def test_headers_are_spelled_as_any_peer_reads_them(pairs: list[tuple[str, str, bool]], table: int) -> None:
+    encoder, decoder = LiteralEncoder(), Decoder()
+    encoder.header_table_size = table
+    headers = [NeverIndexedHeaderTuple(name, value) if secret else HeaderTuple(name, value) for name, value, secret in pairs]
+    for _ in range(2):
+        assert [(str(name), str(value)) for name, value in decoder.decode(encoder.encode(headers))] == [
+            (name, value) for name, value, _ in pairs
+        ]
+
+
+async def test_what_is_read_is_given_back_to_the_peers_window() -> None:
+    connection, wire = _wired()
+    client = Client(connection, "/t/Echo")
+    connection.data_received(OPENED)
+    wire.written.clear()
+    size = 1 << 20
+    frames = 40
+    for _ in range(frames):
+        connection.data_received(_frame(DATA, 1, b"\0" + (size - 5).to_bytes(4) + bytes(size - 5)))
+    assert len(client.got) == frames
+    given_back = {0: 0, 1: 0}
+    for at in range(0, len(wire.written), 13):
+        assert wire.written[at : at + 5] == b"\0\0\4\x08\0"
+        given_back[int.from_bytes(wire.written[at + 5 : at + 9])] += int.from_bytes(wire.written[at + 9 : at + 13])
+    assert all(frames * size - (4 << 20) < back <= frames * size for back in given_back.values())
