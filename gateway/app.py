@@ -87,6 +87,7 @@ class GatewayApp:
         await self.parts.pool.close()
         await self.parts.text.close()
         await self.parts.tokenizer.close()
+        await self.parts.doors.checker.close()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.create_task(work))

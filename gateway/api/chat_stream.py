@@ -39,6 +39,11 @@ class ChatChunks:
         body = json.dumps([choice], ensure_ascii=False, separators=(",", ":"))
         return f'{self._head},"choices":{body}{self._usage}}}\n\n'.encode()
 
+    def checked(self, verdicts: list[dict[str, Any]]) -> bytes:
+        """The chunk that tells whether the choices are what their schemas ask for."""
+        found = json.dumps(verdicts, ensure_ascii=False, separators=(",", ":"))
+        return f'{self._head},"choices":[],"schema_check":{found}{self._usage}}}\n\n'.encode()
+
     def totals(self, usage: dict[str, Any]) -> bytes:
         """The usage chunk."""
         return f'{self._head},"choices":[],"usage":{json.dumps(usage, separators=(",", ":"))}}}\n\n'.encode()

@@ -33,6 +33,11 @@ class CompletionChunks:
         tail = self._usage.encode() if usage is None else b',"usage":' + usage
         return f'{self._head},"choices":{body}'.encode() + tail + b"}\n\n"
 
+    def checked(self, verdicts: list[dict[str, Any]]) -> bytes:
+        """The chunk that tells whether the choices are what their schema asks for."""
+        found = json.dumps(verdicts, ensure_ascii=False, separators=(",", ":"))
+        return f'{self._head},"choices":[],"schema_check":{found}{self._usage}}}\n\n'.encode()
+
     def totals(self, usage: dict[str, Any]) -> bytes:
         """The usage chunk."""
         return f'{self._head},"choices":[],"usage":{json.dumps(usage, separators=(",", ":"))}}}\n\n'.encode()

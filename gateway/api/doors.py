@@ -8,6 +8,7 @@ from gateway.api.auth import KeyRing
 from gateway.api.record import Recorder
 from gateway.api.schema.limits import Limits, SamplingDefaults, from_generation_config
 from gateway.api.sse import StreamKeeper
+from gateway.checking.checker import SchemaChecker
 from gateway.clients.pieces import PieceTable
 from gateway.clients.text_stage import TextPool
 from gateway.clients.tokenizer import TokenizerClient
@@ -50,6 +51,7 @@ class Doors:
     keeper: StreamKeeper
     recorder: Recorder
     keys: KeyRing
+    checker: SchemaChecker
 
     async def sampling_defaults(self, model: str) -> SamplingDefaults:
         """What the model's own generation configuration recommends, where that is wanted."""

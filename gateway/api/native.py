@@ -8,6 +8,7 @@ from aiohttp import web
 
 from gateway.api.answers import ids_in
 from gateway.api.body import read_json
+from gateway.api.checked import accept_check, verdict_list, verdict_of
 from gateway.api.context import Caller, caller, defaults_for
 from gateway.api.errors import dumps, native_body
 from gateway.api.later import Later
@@ -26,6 +27,8 @@ async def generate(request: web.Request) -> web.StreamResponse:
     with who.doors.recorder.reading("generate"):
         body = await read_json(request, who.doors.settings.max_body)
         call = read_native(body, await defaults_for(request, Fields(body).string("model", longest=1024)))
+        for spec in call.specs:
+            await accept_check(who.doors.checker, spec)
     if call.stream:
         return await _streamed(request, who, call)
     flights = [Flight(spec, Silent()) for spec in call.specs]
@@ -44,15 +47,13 @@ async def _whole(who: Caller, call: NativeCall, flights: list[Flight]) -> list[d
             await pieces.ensure(token for choice in flight.choices for token in ids_in(choice.logprobs))
             if flight.spec.logprobs is not None:
                 await pieces.ensure(flight.spec.logprobs.ids)
-    return [
-        {
-            "text": choice.full_text(),
-            "output_ids": choice.output_ids,
-            "meta_info": meta_info(choice, pieces, text_in_logprobs=call.text_in_logprobs),
-        }
-        for flight in flights
-        for choice in flight.choices
-    ]
+    made = []
+    for choice in (choice for flight in flights for choice in flight.choices):
+        info = meta_info(choice, pieces, text_in_logprobs=call.text_in_logprobs)
+        if choice.flight.spec.check is not None:
+            info["schema_check"] = await verdict_of(who.doors.checker, choice)
+        made.append({"text": choice.full_text(), "output_ids": choice.output_ids, "meta_info": info})
+    return made
 
 
 async def _streamed(request: web.Request, who: Caller, call: NativeCall) -> web.StreamResponse:
@@ -74,7 +75,14 @@ async def _streamed(request: web.Request, who: Caller, call: NativeCall) -> web.
             delayed.append(listener)
         flights.append(Flight(spec, listener))
         first += spec.n
-    return await answer.run(Streamed("generate", call.specs[0].model, flights, lambda: b"", native_body, delayed))
+
+    async def check() -> bytes:
+        choices = enumerate(choice for flight in flights for choice in flight.choices)
+        rated = ((index, choice, None) for index, choice in choices if choice.flight.spec.check is not None)
+        return b"data: " + dumps({"schema_check": await verdict_list(who.doors.checker, rated)}) + b"\n\n"
+
+    after = check if any(spec.check is not None for spec in call.specs) else None
+    return await answer.run(Streamed("generate", call.specs[0].model, flights, lambda: b"", native_body, delayed, after))
 
 
 async def abort_request(request: web.Request) -> web.StreamResponse:

@@ -10,6 +10,7 @@ from aiohttp import web
 from gateway.api.answers import chat_logprob, finish_reason, ids_in, matched_stop
 from gateway.api.body import read_json
 from gateway.api.chat_stream import ChatChunks, ChatStream
+from gateway.api.checked import accept_check, verdict_list, verdict_of
 from gateway.api.context import Caller, caller, defaults_for
 from gateway.api.errors import dumps, openai_body
 from gateway.api.later import Later
@@ -31,12 +32,13 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     with who.doors.recorder.reading("chat"):
         body = await read_json(request, who.doors.settings.max_body)
         call = read_chat(body, await defaults_for(request, Fields(body).string("model", longest=1024)))
+        await accept_check(who.doors.checker, call.spec)
     if call.stream.on:
         return await _streamed(request, who, call)
     collected = Collected(call)
     flight = Flight(call.spec, collected)
     await run_whole(who, "chat", call.spec.model, [flight])
-    answer = await _whole(call, flight, collected, who.doors.pieces)
+    answer = await _whole(call, flight, collected, who)
     return web.Response(body=dumps(answer), content_type="application/json", headers=route_headers(request, flight))
 
 
@@ -53,7 +55,11 @@ async def _streamed(request: web.Request, who: Caller, call: ChatCall) -> web.St
             return b""
         return chunks.totals(usage_of([flight], sum(reasoning_tokens(c, call.plan, chat.parser(c.index)) for c in flight.choices)))
 
-    return await answer.run(Streamed("chat", call.spec.model, [flight], finale, openai_body, later))
+    async def check() -> bytes:
+        return chunks.checked(await verdict_list(who.doors.checker, ((c.index, c, chat.parser(c.index)) for c in flight.choices)))
+
+    after = check if call.spec.check is not None else None
+    return await answer.run(Streamed("chat", call.spec.model, [flight], finale, openai_body, later, after))
 
 
 def _answer_id(call: ChatCall) -> str:
@@ -78,14 +84,18 @@ class Collected:
         self.parsers[choice.index].finish()
 
 
-async def _whole(call: ChatCall, flight: Flight, collected: Collected, pieces: PieceTable) -> dict[str, Any]:
+async def _whole(call: ChatCall, flight: Flight, collected: Collected, who: Caller) -> dict[str, Any]:
+    pieces = who.doors.pieces
     if call.spec.logprobs is not None:
         await pieces.ensure(token for choice in flight.choices for token in ids_in(choice.logprobs))
     choices, thought = [], 0
     for choice in flight.choices:
         parser = collected.parsers[choice.index]
         thought += reasoning_tokens(choice, call.plan, parser)
-        choices.append(_choice(choice, parser, pieces))
+        made = _choice(choice, parser, pieces)
+        if call.spec.check is not None:
+            made["schema_check"] = await verdict_of(who.doors.checker, choice, parser)
+        choices.append(made)
     return {
         "id": _answer_id(call),
         "object": "chat.completion",

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from gateway.api.answers import finish_reason, ids_in, matched_stop
 from gateway.api.body import read_json
+from gateway.api.checked import accept_check, verdict_list, verdict_of
 from gateway.api.completion_logprobs import CompletionLogprobs
 from gateway.api.completion_stream import CompletionChunks, CompletionStream
 from gateway.api.context import Caller, caller, defaults_for
@@ -30,6 +31,7 @@ async def completions(request: web.Request) -> web.StreamResponse:
     with who.doors.recorder.reading("completions"):
         body = await read_json(request, who.doors.settings.max_body)
         call = read_completion(body, await defaults_for(request, Fields(body).string("model", longest=1024)))
+        await accept_check(who.doors.checker, call.specs[0])
         hidden = await _hidden(who, call)
         echoed = [await _prompt_text(who, spec) if call.echo else "" for spec in call.specs]
     if call.stream.on:
@@ -81,7 +83,12 @@ async def _streamed(
     def finale() -> bytes:
         return chunks.totals(usage_of(flights)) if call.stream.usage else b""
 
-    return await answer.run(Streamed("completions", call.model, flights, finale, openai_body, delayed))
+    async def check() -> bytes:
+        numbered = ((place * call.n + c.index, c, None) for place, flight in enumerate(flights) for c in flight.choices)
+        return chunks.checked(await verdict_list(who.doors.checker, numbered))
+
+    after = check if call.specs[0].check is not None else None
+    return await answer.run(Streamed("completions", call.model, flights, finale, openai_body, delayed, after))
 
 
 def _answer_id(who: Caller) -> str:
@@ -99,6 +106,9 @@ async def _whole(who: Caller, call: CompletionCall, flights: list[Flight], echoe
         for place, flight in enumerate(flights)
         for choice in flight.choices
     ]
+    if call.specs[0].check is not None:
+        for made, choice in zip(choices, (c for flight in flights for c in flight.choices), strict=True):
+            made["schema_check"] = await verdict_of(who.doors.checker, choice)
     return {
         "id": _answer_id(who),
         "object": "text_completion",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -24,7 +24,10 @@ ErrorBody = Callable[[HeadraceError], object]
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """What a door has prepared. finale: events after the last choice, before [DONE]. later: delayed listeners, if any."""
+    """What a door has prepared. finale: events after the last choice, before [DONE]. later: delayed listeners, if any.
+
+    after: an event that has to be waited for, before those of the finale.
+    """
 
     door: str
     model: str
@@ -32,6 +35,7 @@ class Streamed:
     finale: Callable[[], bytes]
     error_body: ErrorBody
     later: Sequence[Later] = field(default=())
+    after: Callable[[], Awaitable[bytes]] | None = None
 
 
 class StreamAnswer:
@@ -77,6 +81,8 @@ class StreamAnswer:
             for later in streamed.later:
                 later.end()
             await asyncio.gather(*delivering)
+            if streamed.after is not None:
+                self.sse.write(await streamed.after())
         except asyncio.CancelledError:
             if not self.sse.cut:
                 raise

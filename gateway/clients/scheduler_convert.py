@@ -116,7 +116,7 @@ def _output(spec: GenerateSpec) -> pb.Output:
 
 def _constraint(constraint: Constraint, begin_after: tuple[int, ...]) -> pb.Constraint:
     made = pb.Constraint(begin_after_ids=begin_after)
-    setattr(made, constraint.kind, constraint.text)
+    setattr(made, f"lenient_{constraint.kind}" if constraint.lenient else constraint.kind, constraint.text)
     return made
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -88,12 +89,26 @@ class Constraint:
     """A grammar the output must follow. `after_text`: it begins once this token text was produced.
 
     field: the place in the request that it comes from, where that is not called like its kind.
+    lenient: what of a schema the worker does not enforce is left out; the answer is checked against all of it.
     """
 
     kind: ConstraintKind
     text: str
     after_text: str = ""
     field: str = ""
+    lenient: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaCheck:
+    """What a finished answer is checked against. answer: schema of all its text, JSON text; calls: of arguments, by function.
+
+    origin: the place in the request that the schemas come from.
+    """
+
+    origin: str
+    answer: str = ""
+    calls: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +123,7 @@ class GenerateSpec:
     stops: Stops = field(default_factory=Stops)
     logprobs: Logprobs | None = None
     constraint: Constraint | None = None
+    check: SchemaCheck | None = None
     stream_interval: int = 1
     priority: int | None = None
     extra_key: str = ""

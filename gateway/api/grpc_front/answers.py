@@ -6,9 +6,12 @@ import asyncio
 import json
 
 from gateway.api.answers import finite
+from gateway.api.checked import verdict_of
 from gateway.api.usage import cached_tokens
+from gateway.checking.checker import SchemaChecker
 from gateway.clients.pieces import PieceTable
 from gateway.flight.choice import Choice
+from gateway.flight.flight import Flight
 from gateway.flight.result import TokenLogprob
 from gateway.parsing.events import Content, Event, Reasoning
 from gateway.parsing.plan import AnswerParser, ParsePlan
@@ -45,6 +48,14 @@ class MessageMaker:
         if not self._stream:
             events = [Content("".join(parser.content)), Reasoning("".join(parser.reasoning))]
         self._send(choice, events, len(choice.output_ids), last=True)
+
+    async def check(self, checker: SchemaChecker, flight: Flight) -> None:
+        """A message with the verdict on each choice."""
+        for choice in flight.choices:
+            verdict = await verdict_of(checker, choice, self._parsers[choice.index])
+            message = pb.GenerateResponse(index=choice.index, request_id=flight.spec.request_id, model=self._model)
+            message.schema_check_json = json.dumps(verdict, ensure_ascii=False)
+            self.queue.put_nowait(message)
 
     def end(self) -> None:
         """No more messages."""
@@ -93,9 +104,7 @@ def finish_message(choice: Choice, *, called: bool) -> pb.Finish:
     assert finish is not None
     made = pb.Finish(
         reason="tool_calls" if called and finish.reason.value == "stop" else finish.reason.value,
-        usage=pb.Usage(
-            prompt_tokens=len(flight.prompt_ids), completion_tokens=len(choice.output_ids), cached_tokens=cached_tokens(flight)
-        ),
+        usage=pb.Usage(prompt_tokens=len(flight.prompt_ids), completion_tokens=len(choice.output_ids), cached_tokens=cached_tokens(flight)),
         timings=common_pb2.Timings(
             queue_ns=int(choice.queue_s * 1e9),
             first_token_ns=max(0, int((choice.first_token_at - flight.created) * 1e9)),

@@ -35,6 +35,8 @@ def sampling_body(params: pb.SamplingParams) -> dict[str, Any]:
     body |= {name: True for name in _FLAGS if getattr(params, name)}
     if params.logit_bias:
         body["logit_bias"] = {str(token): bias for token, bias in params.logit_bias.items()}
+    if params.schema_check:
+        body["schema_check"] = params.schema_check
     grammar = params.WhichOneof("grammar")
     if grammar is not None:
         body[grammar] = getattr(params, grammar)

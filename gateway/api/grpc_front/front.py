@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 
 from gateway.api.auth import Access
+from gateway.api.checked import accept_check
 from gateway.api.context import free_id
 from gateway.api.doors import Doors
 from gateway.api.errors import as_headrace
@@ -23,6 +24,7 @@ from gateway.api.schema.chat import read_chat
 from gateway.api.schema.limits import Defaults
 from gateway.api.schema.native import read_native
 from gateway.api.schema.reader import ids_of
+from gateway.checking.checker import SchemaChecker
 from gateway.flight.flight import Flight, Listener
 from gateway.flight.spec import GenerateSpec
 from gateway.parsing.plan import ParsePlan
@@ -50,7 +52,8 @@ class GatewayFront(pb_grpc.GatewayServicer):
         async with _errors_as_status(context):
             with self._doors.recorder.reading("grpc_generate"):
                 call = read_native(generate_body(request), await self._defaults(context, request.model))
-            [spec] = call.specs
+                [spec] = call.specs
+                await accept_check(self._doors.checker, spec)
             async for message in self._run("grpc_generate", spec, ParsePlan(), request.stream, request.return_token_ids, context):
                 yield message
 
@@ -59,6 +62,7 @@ class GatewayFront(pb_grpc.GatewayServicer):
         async with _errors_as_status(context):
             with self._doors.recorder.reading("grpc_chat"):
                 call = read_chat(chat_body(request), await self._defaults(context, request.model))
+                await accept_check(self._doors.checker, call.spec)
             async for message in self._run("grpc_chat", call.spec, call.plan, request.stream, request.return_token_ids, context):
                 yield message
 
@@ -74,7 +78,7 @@ class GatewayFront(pb_grpc.GatewayServicer):
         self._doors.recorder.began([flight], streaming=stream, model=spec.model)
         try:
             async with FlightGroup(self._doors.pipeline, [flight]) as group:
-                ending = asyncio.create_task(_end_with(group, maker, later, flight))
+                ending = asyncio.create_task(_end_with(group, maker, later, flight, self._doors.checker))
                 try:
                     while (message := await maker.queue.get()) is not None:
                         yield message
@@ -98,9 +102,7 @@ class GatewayFront(pb_grpc.GatewayServicer):
             self._tenant(context)
             models = self._doors.models
             return pb.ListModelsResponse(
-                models=[
-                    pb.Model(id=name, max_model_len=models.limits(name).room, ready=models.is_ready(name)) for name in models.names()
-                ]
+                models=[pb.Model(id=name, max_model_len=models.limits(name).room, ready=models.is_ready(name)) for name in models.names()]
             )
         raise AssertionError
 
@@ -174,7 +176,7 @@ class GatewayFront(pb_grpc.GatewayServicer):
         )
 
 
-async def _end_with(group: FlightGroup, maker: MessageMaker, later: Later | None, flight: Flight) -> None:
+async def _end_with(group: FlightGroup, maker: MessageMaker, later: Later | None, flight: Flight, checker: SchemaChecker) -> None:
     """Close the queue once the flight has ended, whichever way. Raises its error."""
     delivering = asyncio.create_task(later.run()) if later is not None else None
     try:
@@ -182,6 +184,8 @@ async def _end_with(group: FlightGroup, maker: MessageMaker, later: Later | None
         if later is not None and delivering is not None:
             later.end()
             await delivering
+        if flight.spec.check is not None:
+            await maker.check(checker, flight)
     finally:
         if delivering is not None:
             delivering.cancel()

@@ -15,6 +15,7 @@ from gateway.api.schema.openai_fields import CHAT_REFUSED
 from gateway.api.schema.reader import Fields, shown
 from gateway.api.schema.response_format import read_response_format
 from gateway.api.schema.sampling import check_grammar, read_constraint, read_sampling, read_stops, refuse_unsupported
+from gateway.api.schema.schema_check import read_schema_check
 from gateway.api.schema.stream_options import StreamOptions, read_stream
 from gateway.flight.spec import ChatPrompt, Constraint, GenerateSpec
 from gateway.parsing.forced import forced_schema
@@ -60,7 +61,8 @@ def read_chat(body: Mapping[str, Any], defaults: Defaults) -> ChatCall:
     envelope = read_envelope(fields, defaults)
     kwargs = fields.object("chat_template_kwargs") or {}
     plan = _plan(fields, defaults, use, kwargs)
-    constraint = _constraint(fields, defaults, use, plan)
+    functions = [tool["function"] for tool in use.tools] if use.forced or plan.tools is not None else []
+    constraint, check = read_schema_check(fields, _constraint(fields, defaults, use, plan), functions)
     stops = read_stops(fields, defaults, max_names=("max_completion_tokens", "max_tokens"), default_max=None)
     logprobs = chat_logprobs(fields, most=limits.max_logprobs)
     spec = GenerateSpec(
@@ -72,6 +74,7 @@ def read_chat(body: Mapping[str, Any], defaults: Defaults) -> ChatCall:
         stops=replace(stops, keep_special_tokens=plan.keep_special, thought_end=plan.reasoning.end if plan.reasoning else ""),
         logprobs=logprobs,
         constraint=constraint,
+        check=check,
         stream_interval=envelope.stream_interval,
         priority=envelope.priority,
         extra_key=envelope.extra_key,
@@ -90,7 +93,7 @@ def _check_store_and_modalities(fields: Fields) -> None:
         raise InvalidRequest("store: true is not supported: answers are not stored", field="store")
     modalities = fields.array("modalities")
     if modalities is not None and list(modalities) != ["text"]:
-        raise InvalidRequest(f"modalities must be [\"text\"], not {shown(modalities)}", field="modalities")
+        raise InvalidRequest(f'modalities must be ["text"], not {shown(modalities)}', field="modalities")
 
 
 def _prompt(fields: Fields, messages: list[dict[str, Any]], use: _ToolUse, kwargs: Mapping[str, Any]) -> ChatPrompt:
@@ -176,7 +179,7 @@ def _constraint(fields: Fields, defaults: Defaults, use: _ToolUse, plan: ParsePl
     wanted = read_response_format(fields, defaults)
     direct = read_constraint(fields, defaults)
     if wanted is not None and direct is not None:
-        raise InvalidRequest(f"response_format and {direct.kind} exclude each other", field=direct.kind)
+        raise InvalidRequest(f"response_format and {direct.field} exclude each other", field=direct.field)
     wanted = wanted or direct
     if use.forced:
         if wanted is not None:

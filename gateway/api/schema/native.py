@@ -11,6 +11,7 @@ from gateway.api.schema.limits import Defaults
 from gateway.api.schema.logprobs import native_logprobs
 from gateway.api.schema.reader import Fields, ids_of
 from gateway.api.schema.sampling import REFUSED, read_constraint, read_sampling, read_stops, refuse_unsupported
+from gateway.api.schema.schema_check import read_schema_check
 from gateway.flight.spec import GenerateSpec, IdsPrompt, Prompt, TextPrompt
 from services.common.errors import InvalidRequest
 
@@ -72,6 +73,7 @@ def _spec(
     logprobs = native_logprobs(fields, most=limits.max_logprobs)
     refuse_unsupported(params, REFUSED)
     interval = params.integer("stream_interval", 1, 1 << 20)
+    constraint, check = read_schema_check(params, read_constraint(params, defaults))
     return GenerateSpec(
         request_id=rid,
         model=envelope.model,
@@ -80,7 +82,8 @@ def _spec(
         sampling=read_sampling(params, defaults),
         stops=read_stops(params, defaults, max_names=("max_new_tokens", "max_tokens"), default_max=DEFAULT_MAX_NEW_TOKENS),
         logprobs=logprobs,
-        constraint=read_constraint(params, defaults),
+        constraint=constraint,
+        check=check,
         stream_interval=interval or envelope.stream_interval,
         priority=envelope.priority,
         extra_key=fields.string("extra_key", longest=1024),

@@ -45,6 +45,7 @@ _EXTENSIONS: Mapping[str, str] = {
     "guided_regex": "same as regex",
     "guided_grammar": "same as ebnf",
     "guided_choice": "one of the given strings",
+    "schema_check": "before (default): a schema that is not enforced in full is refused; after: its answer is checked",
     "rid": "request id",
     "priority": "higher goes first",
     "extra_key": "part of the cache namespace",
@@ -96,7 +97,7 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
 CHAT_WITHOUT_EFFECT: Mapping[str, str] = {
     **_WITHOUT_EFFECT,
     "store": "false; true is refused, answers are not stored",
-    "modalities": "[\"text\"]; others are refused",
+    "modalities": '["text"]; others are refused',
     "prediction": "a hint for speed; the answer is the same",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, get_args, get_type_hints
 
 import pytest
@@ -139,11 +140,38 @@ _CHANGES: dict[str, Any] = {
     "chat_template_kwargs": {"a": 1},
     "add_generation_prompt": False,
 }
-_NEED_OTHERS = {"messages", "stream_options", "model", "top_logprobs", "tool_choice", "parallel_tool_calls", "continue_final_message"}
-_NEED_A_PARSER = {"separate_reasoning"}
+_TOOLS: dict[str, Any] = {"tools": _CHANGES["tools"]}
+_ASSISTANT_LAST: list[Any] = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
+_BESIDE: dict[str, tuple[dict[str, Any], Any]] = {
+    "stream_options": ({"stream": True}, {"include_usage": True}),
+    "top_logprobs": ({"logprobs": True}, 2),
+    "tool_choice": (_TOOLS, "required"),
+    "parallel_tool_calls": ({**_TOOLS, "tool_choice": "required"}, False),
+    "continue_final_message": ({"messages": _ASSISTANT_LAST}, True),
+    "separate_reasoning": ({}, False),
+    "schema_check": ({"json_schema": {"type": "array", "uniqueItems": True}}, "after"),
+    "messages": ({}, [{"role": "user", "content": "z"}]),
+    "model": ({}, "other"),
+    "prompt": ({}, "y"),
+    "echo": ({}, True),
+    "best_of": ({"n": 2}, 1),
+}
+"""Fields that change nothing alone: what stands beside them, and their value."""
 
 
 def test_every_honoured_field_changes_the_request() -> None:
-    plain = read_chat(CHAT_BODY, DEFAULTS)
-    for name in sorted(set(fields.CHAT_HONOURED) - _NEED_OTHERS - _NEED_A_PARSER):
-        assert read_chat({**CHAT_BODY, name: _CHANGES[name]}, DEFAULTS) != plain, name
+    with_parsers = replace(DEFAULTS, reasoning_parser="qwen3", tool_call_parser="hermes")
+    for read, body, honoured in (
+        (read_chat, CHAT_BODY, fields.CHAT_HONOURED),
+        (read_completion, COMPLETION_BODY, fields.COMPLETION_HONOURED),
+    ):
+        for name in honoured:
+            beside, value = _BESIDE[name] if name in _BESIDE else ({}, _CHANGES[name])
+            if name == "logprobs" and read is read_completion:
+                value = 1
+            plain = read({**body, **beside}, with_parsers)
+            try:
+                changed = read({**body, **beside, name: value}, with_parsers) != plain
+            except InvalidRequest as refused:
+                changed = refused.field == name == "best_of"
+            assert changed, name
