@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,19 @@ async def test_a_stuck_step_ends_the_process_with_its_own_code(tmp_path: Path) -
         log = found.program.process.stderr.read()
         assert "a step takes long" in log
         assert "engine" in log
+
+
+async def test_a_worker_that_was_stopped_in_a_step_goes_on(tmp_path: Path) -> None:
+    """As on a laptop that slept: the step's age on the clock is above the limit when it wakes, what it computed for is not."""
+    script = _ENDLESS | {"failures": [{"launch": 3, "kind": "hang", "seconds": 3.0}]}
+    async with scripted(tmp_path, script, "--watchdog-timeout", "2") as found, found.session() as session:
+        await session.send(submit=[submit(1, max_new=8)])
+        await asyncio.sleep(0.3)
+        found.program.process.send_signal(signal.SIGSTOP)
+        await asyncio.sleep(2.3)
+        found.program.process.send_signal(signal.SIGCONT)
+        await session.until_final(1)
+        assert session.rows[1].ids == [7, 8, 9, 7, 8, 9, 7, 8]
 
 
 async def test_an_engine_crash_ends_sessions_and_the_process(tmp_path: Path) -> None:
