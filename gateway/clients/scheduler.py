@@ -97,6 +97,8 @@ class WorkerSession(SessionLink):
         if not self.connected:
             why = self.last_error or "connecting"
             raise Unavailable(f"worker {self.address} is not connected: {why}", code="not_connected")
+        if not self._rows:
+            self.last_frame_at = time.monotonic()  # an idle worker owes no word: its silence begins now
         choices = flight.running()
         base = self._next_handle
         self._next_handle += len(choices)
@@ -130,6 +132,10 @@ class WorkerSession(SessionLink):
         self._cancels.extend(pb.Cancel(handle=c.worker_handle, cause=name, by=self._client_id) for c in choices)
         if choices:
             self.wake()
+
+    def silent_s(self) -> float:
+        """Seconds since the worker said anything, 0 if it owes nothing: with requests it should speak twice a second."""
+        return time.monotonic() - self.last_frame_at if self._rows and self.connected else 0.0
 
     def check_pulse(self, silence_limit_s: float) -> None:
         """Give the Session up if the worker owes us tokens and says nothing, or its engine has not turned, for too long."""

@@ -15,6 +15,7 @@ from services.common.metrics import Metrics
 from services.common.server_config import ServerConfig
 
 _PULSE_S = 1.0
+_SUSPICIOUS_S = 3.0  # of silence, after which a worker gets nothing new while others speak
 _DEAF_S = 0.25  # longer than the event loop is ever late by itself
 
 
@@ -123,6 +124,7 @@ class WorkerPool:
                 if was_deaf:
                     session.last_frame_at = now
                 session.check_pulse(self._silence_limit_s)
+                self._workers[session].is_silent = session.silent_s() > _SUSPICIOUS_S
             self._free_stuck(now, heard_from)
 
     def _free_stuck(self, now: float, heard_from: float) -> None:

@@ -247,8 +247,9 @@ class Registry:
             choice = group.pinned(request, self._named(request, ready))
         else:
             allowed = self._allowed(request.model, ready)
-            untried = [worker for worker in allowed if worker.id not in request.excluded]
-            choice = group.choose(request, untried or allowed)
+            heard = [worker for worker in allowed if not worker.is_silent] or allowed
+            untried = [worker for worker in heard if worker.id not in request.excluded]
+            choice = group.choose(request, untried or heard)
         worker = choice.worker
         self.leased[worker.id] += 1
         return Lease(worker, choice.decision, choice.uncached_tokens, worker.breaker.acquire(), self.forecast, self._ended)

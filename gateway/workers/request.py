@@ -54,4 +54,4 @@ class LeaseRequest:
     worker_id: str | None = None
 
     def excluding(self, worker_ids: frozenset[str]) -> LeaseRequest:
-        return replace(self, excluded=self.excluded | worker_ids)
+        return replace(self, excluded=self.excluded | worker_ids) if worker_ids else self

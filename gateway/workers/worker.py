@@ -138,6 +138,7 @@ class Worker:
         self.load = LoadReport()
         self.in_flight = InFlight()
         self.recent_hits = RecentHits()
+        self.is_silent = False  # owes tokens and has said nothing for seconds: it may be gone, and is avoided before that is sure
 
     @property
     def model(self) -> str | None:
