@@ -60,6 +60,12 @@ class ModelCatalog:
         return ModelLimits(info.context_tokens, info.vocab_size, "context length")
 
     def _learn(self) -> None:
-        for worker in self._registry.workers():
+        """A model is forgotten when its last worker serves another one or has left, and no newcomer may turn out to serve it."""
+        workers = self._registry.workers()
+        for worker in workers:
             if worker.info is not None:
                 self._known[worker.info.identity.model] = worker.info
+        served = {worker.model for worker in workers}
+        if served and None not in served:
+            for model in self._known.keys() - served:
+                del self._known[model]

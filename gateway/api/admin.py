@@ -91,7 +91,10 @@ async def list_workers(request: web.Request) -> web.StreamResponse:
 
 def _changeable(request: web.Request) -> None:
     if caller(request).doors.settings.shared_port:
-        raise Conflict("several gateways share this port: workers come from configuration or discovery", code="shared_port")
+        raise Conflict(
+            "several gateways share this port: workers come and go by configuration or discovery, and drain when they are signalled",
+            code="shared_port",
+        )
 
 
 async def add_worker(request: web.Request) -> web.StreamResponse:
@@ -118,4 +121,5 @@ async def delete_worker(request: web.Request) -> web.StreamResponse:
 
 async def drain_worker(request: web.Request) -> web.StreamResponse:
     """No new requests for a worker; running ones go on."""
+    _changeable(request)
     return _json(_worker(request, caller(request).doors.registry.drain(request.match_info["worker"])))

@@ -163,11 +163,18 @@ class Registry:
     def set_info(self, worker: Worker, info: WorkerInfo) -> None:
         """The worker has told what it serves. A new boot has an empty cache and a clean record."""
         if worker.info is not None and (worker.info.boot_id, worker.info.identity) != (info.boot_id, info.identity):
-            self.group(worker.info.identity.model).index.rebooted(worker.id)
-            worker.breaker.reset()
+            self._started_anew(worker, self.group(worker.info.identity.model), info)
         worker.info = info
         self.group(info.identity.model)
         self._wake()
+
+    def _started_anew(self, worker: Worker, group: ModelGroup, info: WorkerInfo) -> None:
+        worker.breaker.reset()
+        if group.model == info.identity.model:
+            group.index.rebooted(worker.id)
+            return
+        group.index.forget(worker.id)
+        group.policy.forget(worker.id)
 
     def session_opened(self, worker: Worker, info: WorkerInfo) -> None:
         """A Session is open and the worker has told what it serves."""

@@ -74,3 +74,5 @@ async def test_two_gateways_share_a_port() -> None:
         assert (one.app.port, one.app.host.port) == (two.app.port, two.app.host.port)
         status, answer = await two.post("/workers", {"url": "127.0.0.1:1"})
         assert (status, answer["error"]["code"]) == (409, "shared_port")
+        status, answer = await two.post(f"/workers/{two.worker.address}/drain", {})
+        assert (status, answer["error"]["code"]) == (409, "shared_port"), "only one of the processes would know"

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.models import ModelCatalog
 from gateway.resilience.circuit_breaker import BreakerState
 from gateway.routing.factory import PolicySettings, make_policy
 from gateway.workers.address import normalise
@@ -472,3 +473,42 @@ def test_an_idle_worker_is_not_judged_by_an_old_report_for_ever() -> None:
     assert worker.in_flight.load == 5
     fleet.session_opened(worker, WorkerInfo(IDENTITY, boot_id="a:1"))
     assert (worker.in_flight.load, worker.in_flight.queued_prefill_tokens) == (0, 0)
+
+
+def test_another_model_on_a_known_address_takes_nothing_along() -> None:
+    fleet = registry("manual")
+    worker = ready(fleet, "h:1")
+    group = fleet.group("m")
+    group.index.tree.begin_snapshot(worker.id)
+    group.index.tree.snapshot(worker.id, [1, 2, 3], 0)
+    group.index.tree.end_snapshot(worker.id)
+    models = ModelCatalog(fleet)
+    assert models.names() == ["m"]
+    fleet.lease(ask(routing_key="k")).settle(Outcome.SUCCESS)
+    fleet.session_lost(worker, "killed")
+    fleet.session_opened(worker, WorkerInfo(replace(IDENTITY, model="other"), boot_id="second"))
+    assert not group.index.tree.follows(worker.id)
+    assert models.names() == ["other"]
+    with pytest.raises(NotFound):
+        models.resolve("m")
+    with pytest.raises(NotFound):
+        fleet.lease(ask())
+    while group.index.tree.sweep(100):
+        pass
+    assert len(group.index.tree) == 0
+
+
+def test_a_model_whose_workers_are_replaced_is_remembered_meanwhile() -> None:
+    fleet = registry()
+    models = ModelCatalog(fleet)
+    ready(fleet, "h:1")
+    ready(fleet, "h:2", replace(IDENTITY, model="other"))
+    assert models.names() == ["m", "other"]
+    fleet.add("h:3")
+    fleet.remove("h:1")
+    assert models.resolve("m") == "m", "the newcomer may serve it"
+    with pytest.raises(Unavailable):
+        fleet.lease(ask())
+    ready_as_other = fleet.find("h:3")
+    fleet.session_opened(ready_as_other, WorkerInfo(replace(IDENTITY, model="other"), boot_id="x"))
+    assert models.names() == ["other"]
