@@ -36,6 +36,14 @@ class GatewayConfig(ServerConfig):
     cors_origins: tuple[str, ...] = option(
         (), "origins whose pages may call the REST door; * for all", group=_DOORS, aliases=("--cors-allowed-origins",)
     )
+    drain_timeout: float = option(
+        180.0,
+        "time a signalled process gives running work",
+        unit="s",
+        group="Lifecycle",
+        check=at_least(0),
+        aliases=("--shutdown-grace-period-secs",),
+    )
     shared_port: bool = option(
         False, "several gateway processes listen on the same ports; --processes divides limits, metrics ports differ", group=_DOORS
     )
