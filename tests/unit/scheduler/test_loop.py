@@ -75,3 +75,48 @@ def test_chunks_are_equal_to_one_prefill_and_let_decodes_advance() -> None:
     modes = "".join(ForwardMode(plan.mode).name[0] for plan in chunked.engine.plans[:9])
     assert modes == "EEDEDEDED"
     assert len(chunked.tokens(other)) == 20
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_everybody_leaves_at_the_own_step_and_places_are_taken_at_once(overlap: bool) -> None:
+    """Eight of 3 to 10 tokens: one prefill and nine decode steps, not 44. Eight more take the places as they become free."""
+    driver = Driver(max_running_requests=8, disable_overlap_schedule=not overlap)
+    first = [driver.submit(prompt(5, number), 3 + number) for number in range(8)]
+    alone = Driver()
+    for number in range(8):
+        alone.submit(prompt(5, number), 3 + number)
+    alone.run()
+    assert [plan.mode.name[0] for plan in alone.engine.plans] == ["E", *"DDDDDDDDD"]
+    second = [driver.submit(prompt(5, 10 + number), 4) for number in range(8)]
+    ended: list[int] = []
+    steps: dict[int, int] = {}
+    while driver.scheduler.has_work:
+        driver.turn()
+        new = [handle for handle in (*first, *second) if driver.said[handle].final and handle not in ended]
+        ended += new
+        steps.update(dict.fromkeys(new, len(driver.engine.plans)))
+    assert ended[:3] == first[:3] and [steps[handle] for handle in first] == sorted(steps[handle] for handle in first)
+    decodes = [plan for plan in driver.engine.plans if plan.mode is ForwardMode.DECODE]
+    assert len(decodes) <= 9 + 4  # the longest of the first and what the last of the second still needs
+    assert all(len(driver.tokens(handle)) == 3 + number for number, handle in enumerate(first))
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_mixed_step_leaves_no_gap_between_decode_tokens(mixed: bool) -> None:
+    """Four decode while 300 tokens of another prompt are computed: with mixed chunks each step gives each of them a token."""
+    driver = Driver(chunked_prefill_size=64, enable_mixed_chunk=mixed)
+    four = [driver.submit(prompt(10, number), 40) for number in range(4)]
+    driver.turn()
+    driver.submit(prompt(300, 9), 5)
+    begun, gaps, last = len(driver.engine.plans), [], len(driver.tokens(four[0]))
+    for _ in range(10):
+        driver.turn()
+        if len(driver.tokens(four[0])) > last:
+            gaps.append(len(driver.engine.plans) - begun)
+            begun, last = len(driver.engine.plans), len(driver.tokens(four[0]))
+    assert max(gaps) == (1 if mixed else 2)
+    driver.run()
+    calm = Driver()
+    handles = [*(calm.submit(prompt(10, number), 40) for number in range(4)), calm.submit(prompt(300, 9), 5)]
+    calm.run()
+    assert [driver.tokens(handle) for handle in handles] == [calm.tokens(handle) for handle in handles]

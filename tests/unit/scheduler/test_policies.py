@@ -89,18 +89,35 @@ def test_long_queues_are_served_in_order_of_arrival(policy: str, waiting: int, f
 
 
 def test_hrrn_favours_who_waited_while_much_was_computed() -> None:
-    """After 1000 prefill tokens the long prompt's ratio 1 + 1000/200 = 6 beats the newer short one's 1 + 0/20 = 1."""
+    """Ratios 1 + 1000 / 200 = 6 and 1 + 400 / 50 = 9, and a prompt of which all but the last token is cached goes before both."""
     driver = Driver(schedule_policy="hrrn", max_running_requests=1, prefill_max_requests=1)
-    busy = driver.submit(prompt(1000, 3), 2)
+    driver.submit(SYSTEM, 1)
+    driver.run()
+    counters = driver.scheduler.counters
+    counters.computed_prompt_tokens = 5000
     long = driver.submit(prompt(200, 4), 1)
-    driver.turn()
-    assert driver.said[busy].started == [] or driver.said[long].started == []
-    short = driver.submit(prompt(20, 5), 1)
+    counters.computed_prompt_tokens += 600
+    short = driver.submit(prompt(50, 5), 1)
+    counters.computed_prompt_tokens += 400
+    cached = driver.submit(SYSTEM, 1)
     while driver.scheduler.has_work:
         driver.clock_ns += 1000
         driver.turn()
-    order = admitted(driver)
-    assert order.index(long) < order.index(short) or order[0] == long
+    assert admitted(driver)[1:] == [cached, short, long]
+
+
+def test_hrrn_lets_a_long_prompt_pass_in_the_end() -> None:
+    """Short prompts that keep coming have ratio 1; what is computed meanwhile counts for the one that waits."""
+    driver = Driver(schedule_policy="hrrn", max_running_requests=1)
+    driver.submit(prompt(20, 1), 3)
+    driver.turn()
+    long = driver.submit(prompt(200, 2), 3)
+    for number in range(3, 40):
+        driver.submit(prompt(20, number), 3)
+        for _ in range(3):
+            driver.turn()
+    assert driver.said[long].started
+    driver.run()
 
 
 def four_alike(policy: str, **config: Any) -> list[list[int]]:
