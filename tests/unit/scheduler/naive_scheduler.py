@@ -64,7 +64,8 @@ class NaiveScheduler:
 
     def _prefill(self) -> list[int]:
         reserved = sum(one.left * (1.0 if one.certain else self.ratio) for one in self.running)
-        room, lengths = self.batch_tokens, []
+        room = self.batch_tokens
+        lengths: list[int] = []
         for one in list(self.waiting):
             size, alone = one.prompt + one.out, not self.running
             needed = size + 1 + (0 if alone else one.left)
