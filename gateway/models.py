@@ -41,6 +41,8 @@ class ModelCatalog:
 
     def resolve(self, name: str) -> str:
         """The model meant by a name; an empty name is the first model. Raises NotFound, or Unavailable while none is known."""
+        if name in self._known:
+            return name
         names = self.names()
         if not names:
             raise Unavailable("no worker has been reached yet", code="no_worker")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from gateway.api.answers import chat_logprob, finish_reason, matched_stop, quote
-from gateway.api.errors import dumps
+from gateway.api.errors import dumps, spell
 from gateway.api.schema.chat import ChatCall
 from gateway.api.sse import SseStream
 from gateway.api.usage import usage_of
@@ -36,17 +35,17 @@ class ChatChunks:
         choice: dict[str, Any] = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
         if finish is not None:
             choice["matched_stop"] = matched
-        body = json.dumps([choice], ensure_ascii=False, separators=(",", ":"))
+        body = spell([choice])
         return f'{self._head},"choices":{body}{self._usage}}}\n\n'.encode()
 
     def checked(self, verdicts: list[dict[str, Any]]) -> bytes:
         """The chunk that tells whether the choices are what their schemas ask for."""
-        found = json.dumps(verdicts, ensure_ascii=False, separators=(",", ":"))
+        found = spell(verdicts)
         return f'{self._head},"choices":[],"schema_check":{found}{self._usage}}}\n\n'.encode()
 
     def totals(self, usage: dict[str, Any]) -> bytes:
         """The usage chunk."""
-        return f'{self._head},"choices":[],"usage":{json.dumps(usage, separators=(",", ":"))}}}\n\n'.encode()
+        return f'{self._head},"choices":[],"usage":{spell(usage)}}}\n\n'.encode()
 
 
 class ChatStream:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 from gateway.api.answers import finish_reason, matched_stop, quote
 from gateway.api.completion_logprobs import CompletionLogprobs
-from gateway.api.errors import dumps
+from gateway.api.errors import dumps, spell
 from gateway.api.schema.completions import CompletionCall
 from gateway.api.sse import SseStream
 from gateway.api.usage import usage_of
@@ -29,18 +28,18 @@ class CompletionChunks:
 
     def chunk(self, choice: dict[str, Any], usage: bytes | None = None) -> bytes:
         """Any other chunk of a choice."""
-        body = json.dumps([choice], ensure_ascii=False, separators=(",", ":"))
+        body = spell([choice])
         tail = self._usage.encode() if usage is None else b',"usage":' + usage
         return f'{self._head},"choices":{body}'.encode() + tail + b"}\n\n"
 
     def checked(self, verdicts: list[dict[str, Any]]) -> bytes:
         """The chunk that tells whether the choices are what their schema asks for."""
-        found = json.dumps(verdicts, ensure_ascii=False, separators=(",", ":"))
+        found = spell(verdicts)
         return f'{self._head},"choices":[],"schema_check":{found}{self._usage}}}\n\n'.encode()
 
     def totals(self, usage: dict[str, Any]) -> bytes:
         """The usage chunk."""
-        return f'{self._head},"choices":[],"usage":{json.dumps(usage, separators=(",", ":"))}}}\n\n'.encode()
+        return f'{self._head},"choices":[],"usage":{spell(usage)}}}\n\n'.encode()
 
 
 class CompletionStream:

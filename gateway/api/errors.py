@@ -10,6 +10,8 @@ from services.common.errors import HeadraceError, Internal, InvalidRequest, Over
 
 log = logging.getLogger(__name__)
 
+spell = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # compact; json.dumps would make an encoder each time
+
 _OPENAI_TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -42,7 +44,7 @@ def native_body(error: HeadraceError) -> dict[str, Any]:
 
 def dumps(value: Any) -> bytes:
     """JSON as it goes over the wire: compact UTF-8."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return spell(value).encode()
 
 
 def retry_after(error: HeadraceError) -> dict[str, str]:

@@ -22,19 +22,26 @@ class FlightGroup:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for task in self._tasks:
+        running = [task for task in self._tasks if not task.done()]
+        for task in running:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if running:
+            await asyncio.gather(*running, return_exceptions=True)
+        for task in self._tasks:
+            if not task.cancelled():
+                task.exception()  # seen, whether or not it was the first
 
     async def accepted(self) -> None:
         """Return once a worker has taken each of them. Raises the error of the first that is refused."""
         for flight, task in zip(self.flights, self._tasks, strict=True):
-            await asyncio.wait({task, flight.accepted}, return_when=asyncio.FIRST_COMPLETED)
+            await _any_of(task, flight.accepted)
             self._raise_first()
 
     async def done(self) -> None:
         """Return once all have ended well. Raises the first error."""
-        await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
+        while not all(task.done() for task in self._tasks):
+            await _any_of(*[task for task in self._tasks if not task.done()])
+            self._raise_first()
         self._raise_first()
 
     def cut(self, cause: str) -> None:
@@ -47,3 +54,22 @@ class FlightGroup:
         for task in self._tasks:
             if task.done():
                 task.result()
+
+
+async def _any_of(*futures: asyncio.Future[None]) -> None:
+    """Return once one of them is done; they do not hear of it if the wait is cancelled. What `asyncio.wait` does, for a third."""
+    if any(future.done() for future in futures):
+        return
+    bell = asyncio.get_running_loop().create_future()
+
+    def ring(_: object) -> None:
+        if not bell.done():
+            bell.set_result(None)
+
+    for future in futures:
+        future.add_done_callback(ring)
+    try:
+        await bell
+    finally:
+        for future in futures:
+            future.remove_done_callback(ring)

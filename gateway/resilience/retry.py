@@ -17,7 +17,9 @@ import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from types import TracebackType
 
 from tenacity import AsyncRetrying, RetryCallState
 
@@ -136,8 +138,17 @@ class Attempts:
         self.resuming = True
         self._resumed_at = self._clock()
 
-    def run(self) -> AsyncRetrying:
+    def run(self) -> Tries:
         """Iterate with `async for`: one context manager per attempt. Raises the last error when there may be no more."""
+        return Tries(self)
+
+    def first(self) -> None:
+        """The first attempt begins."""
+        self._made = 1
+
+    async def rest(self) -> AsyncRetrying:
+        """Those after the first, once it is time for them."""
+        await self._sleep(self._wait_s)
         return AsyncRetrying(
             stop=lambda state: False,
             retry=self._again,
@@ -148,7 +159,7 @@ class Attempts:
         )
 
     def _begin(self, state: RetryCallState) -> None:
-        self._made = state.attempt_number
+        self._made = 1 + state.attempt_number
 
     def _again(self, state: RetryCallState) -> bool:
         error = state.outcome.exception() if state.outcome is not None else None
@@ -180,6 +191,36 @@ class Attempts:
         if isinstance(error, Overloaded) and error.retry_after_ms is not None:
             wait_s += min(longest, error.retry_after_ms / 1000)
         return wait_s
+
+
+class Tries:
+    """The first attempt, and if that fails in a way that allows it, tenacity's. Most requests need one, and asking costs more."""
+
+    def __init__(self, attempts: Attempts) -> None:
+        self._attempts = attempts
+        self._begun = self._go_on = False
+        self._rest: AsyncRetrying | None = None
+
+    def __aiter__(self) -> Tries:
+        return self
+
+    async def __anext__(self) -> AbstractContextManager[object]:
+        if not self._begun:
+            self._begun = True
+            self._attempts.first()
+            return self
+        if not self._go_on:
+            raise StopAsyncIteration
+        if self._rest is None:
+            self._rest = aiter(await self._attempts.rest())
+        return await anext(self._rest)
+
+    def __enter__(self) -> Tries:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
+        self._go_on = error is not None and self._attempts.allows(error)
+        return self._go_on
 
 
 def _kind(error: HeadraceError) -> str:

@@ -58,7 +58,9 @@ async def test_http_1_0_streams_are_not_chunked_and_end_with_the_connection(stac
     assert len(data_of(body)) == len(data_of(new)) > 3
     native = json.dumps({"text": "x", "stream": True, "sampling_params": {"max_new_tokens": 3}}).encode()
     raw = await sent(stack, request(native, version="1.0").replace(b"/v1/completions", b"/generate"))
-    assert [b"text" in line for line in data_of(raw)] == [True, True, True, False]
+    events = data_of(raw)
+    assert len(events) > 1  # tokens that come together are one event
+    assert [b"text" in line for line in events] == [True] * (len(events) - 1) + [False]
 
 
 async def test_several_requests_in_one_packet_are_answered_in_order(stack: Stack) -> None:

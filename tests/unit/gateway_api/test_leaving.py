@@ -13,7 +13,7 @@ from gateway.clients import scheduler_convert
 from protos.gateway.v1 import gateway_pb2 as gw
 from protos.gateway.v1 import gateway_pb2_grpc as gw_grpc
 from protos.scheduler.v1 import scheduler_pb2 as pb
-from tests.fakes.script import Emit, Finish
+from tests.fakes.script import Emit, Finish, Wait
 from tests.fakes.stack import Stack, running, until
 
 LONG: dict[str, Any] = {"text": "x", "sampling_params": {"max_new_tokens": 4000}}
@@ -72,7 +72,7 @@ async def test_a_deadline_is_504(stack: Stack) -> None:
 
 async def test_a_client_that_does_not_read_is_cut_off() -> None:
     async with running(max_unsent_bytes=50_000) as stack:
-        stack.worker.script = lambda submit: [*([Emit([97] * 3)] * 1300), Finish("LENGTH")]
+        stack.worker.script = lambda submit: [*([Emit([97] * 3)] * 1300), Wait(30), Finish("LENGTH")]  # it must not end before it is cut
         loop = asyncio.get_running_loop()
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -87,8 +87,6 @@ async def test_a_client_that_does_not_read_is_cut_off() -> None:
 
 async def test_a_silent_stream_gets_comments() -> None:
     async with running(keepalive_comment_secs=1) as stack:
-        from tests.fakes.script import Wait
-
         stack.worker.script = lambda submit: [Emit([97]), Wait(2.5), Finish("LENGTH")]
         async with stack.http.post(stack.url + "/v1/completions", json={"prompt": "x", "stream": True}) as answer:
             assert b": keep-alive\n\n" in await answer.read()
