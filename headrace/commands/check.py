@@ -6,9 +6,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.check.determinism import MODES, check
+from headrace.check.determinism import MODES, Answer, check
 from headrace.client import Client, ClientError
 from services.common.config import at_least, load_or_exit, option
+
+_SEED = 42  # of every request
 
 
 @dataclass(frozen=True)
@@ -18,9 +20,12 @@ class DeterminismConfig:
     base_url: str = option("http://127.0.0.1:30000", "REST door of the server", group="Server")
     api_key: str = option("", "key sent as bearer token", group="Server", secret=True)
     test_mode: tuple[str, ...] = option(MODES, "what to vary", group="Check", choices=MODES)
-    n_trials: int = option(20, "trials of each mode", group="Check", check=at_least(1))
+    n_trials: int = option(50, "trials of each mode", group="Check", check=at_least(1))
     max_batch: int = option(16, "largest batch of a trial", group="Check", check=at_least(1))
     max_new_tokens: int = option(32, "length of each answer", unit="tokens", group="Check", check=at_least(1))
+    temperature: float = option(
+        0.0, "0 takes the most likely token; above it tokens are drawn, with one seed", group="Check", check=at_least(0.0)
+    )
     seed: int = option(0, "seed of batch sizes and company", group="Check")
 
 
@@ -44,11 +49,14 @@ def run(config: DeterminismConfig) -> int:
     passed = True
     with Client(config.base_url, api_key=config.api_key) as client:
 
-        def ask(prompt: str) -> tuple[int, ...]:
-            return client.generate(prompt, temperature=0, max_new_tokens=config.max_new_tokens, ignore_eos=True).output_ids
+        def ask(prompt: str) -> Answer:
+            found = client.generate(
+                prompt, temperature=config.temperature, sampling_seed=_SEED, max_new_tokens=config.max_new_tokens, ignore_eos=True
+            )
+            return Answer(found.output_ids, found.cached_tokens)
 
         def flush() -> None:
-            client.call("POST", "/flush_cache")
+            client.call("POST", "/flush_cache?timeout=60")
 
         for mode in config.test_mode:
             result = check(mode, ask, flush, config.n_trials, config.max_batch, config.seed)

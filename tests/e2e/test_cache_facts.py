@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from headrace.cli import main as headrace
 from tests.e2e.launched import Suite, launched
 
 ONE = {"temperature": 0, "max_new_tokens": 1}
@@ -61,3 +62,13 @@ def test_a_flush_forgets_and_is_refused_while_busy(suite: Suite) -> None:
     suite.wait_idle()
     assert suite.client.post("/flush_cache").status_code == 200
     assert _cached(suite, ids) == (200, 0)
+
+
+@pytest.mark.parametrize(("temperature", "trials"), [("0", "20"), ("0.9", "5")])
+def test_a_prompt_has_one_answer_in_any_company(suite: Suite, temperature: str, trials: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the command shows: alone or in a batch, on a cold or a cached prefix, the most likely token or a drawn one."""
+    suite.wait_idle()
+    flags = ("--base-url", suite.url, "--temperature", temperature, "--n-trials", trials, "--max-batch", "4", "--max-new-tokens", "4")
+    assert headrace(["check", "determinism", *flags]) == 0
+    said = capsys.readouterr().out
+    assert said.count(f"{trials} trials") == 3 and said.count("  passed") == 3

@@ -74,5 +74,8 @@ class PrefixCache(Protocol):
     def evict(self, tokens: int) -> Slots:
         """Remove at least `tokens` unlocked tokens, or all there are; returns their slots."""
 
+    def forget(self, namespace: Hashable, ids: IntArray) -> Slots:
+        """Remove the end of the longest cached prefix of `ids`, as far up as nobody else uses it; returns the slots."""
+
     def clear(self) -> Slots:
         """Remove everything unlocked; returns the slots."""

@@ -142,6 +142,10 @@ class KvCache:
         self.prefixes.unlock(lease)
         self.rows.give_back(row)
 
+    def forget(self, namespace: Hashable, ids: IntArray) -> None:
+        """Drop what is cached of `ids` and of no other sequence: its values are not to be trusted."""
+        self._take_back(self.prefixes.forget(namespace, ids))
+
     def flush(self) -> int:
         """Forget every prefix that is not in use; returns the number of tokens."""
         slots = self.prefixes.clear()

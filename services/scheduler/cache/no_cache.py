@@ -55,5 +55,8 @@ class NoCache:
     def evict(self, tokens: int) -> Slots:
         return self._nothing
 
+    def forget(self, namespace: Hashable, ids: IntArray) -> Slots:
+        return self._nothing
+
     def clear(self) -> Slots:
         return self._nothing

@@ -169,6 +169,20 @@ class RadixCache:
             self._events.add(Removed(tuple(removed)))
         return self._joined(taken)
 
+    def forget(self, namespace: Hashable, ids: IntArray) -> Slots:
+        root, node = self._roots.get(namespace), None
+        for child, shared in self._walk(root, ids) if root else ():
+            node = child if shared else node
+        taken: list[Slots] = []
+        removed: list[int] = []
+        while node is not None and node.parent is not None and not node.locks and not node.children:
+            above = node.parent
+            taken.append(self._cut(node, node.start, removed))
+            node = above
+        if removed:
+            self._events.add(Removed(tuple(removed)))
+        return self._joined(taken)
+
     def clear(self) -> Slots:
         if self.protected_tokens:
             return self.evict(self.evictable_tokens)

@@ -67,7 +67,10 @@ class ResultProcessor:
             self._state.output.prompt_logprobs.append(PromptLogprobs(choice.handle, first, ids, values, last))
 
     def _without_invalid(self, rows: IntArray, ids: IntArray, result: StepResult) -> tuple[IntArray, IntArray]:
-        """End the rows whose logits were not finite or whose id is no token; returns the others."""
+        """End the rows whose logits were not finite or whose id is no token; returns the others.
+
+        What the cache has of such a prompt goes too: it may be what spoils the output, and would spoil it for ever.
+        """
         good = self.rules.valid(ids)
         if result.invalid:
             good &= ~np.isin(rows, result.invalid)
@@ -76,7 +79,9 @@ class ResultProcessor:
         for row in rows[~good].tolist():
             self._state.counters.invalid_outputs += 1
             error = ErrorInfo(ErrorCode.INTERNAL, "The model produced no valid token: its output was not finite or out of the vocabulary")
-            lifecycle.end(self._state, self._state.batch.choice(row), FinishReason.ERROR, error=error, keep_cache=False)
+            choice = self._state.batch.choice(row)
+            lifecycle.end(self._state, choice, FinishReason.ERROR, error=error, keep_cache=False)
+            self._state.cache.forget(choice.request.namespace, choice.fill)
         return rows[good], ids[good]
 
     def _take_tokens(self, rows: IntArray, ids: IntArray, result: StepResult) -> None:

@@ -9,6 +9,7 @@ from services.scheduler.core.plan import RowStart, SamplingSpec
 
 FloatRow = npt.NDArray[np.float32]  # [vocab] logits of one row
 _GREEDY_BELOW = 1e-6
+_LARGEST = np.float32(1e30)  # of an edited logit: beyond what models say, and far enough from overflow
 
 
 class _IdSet:
@@ -70,7 +71,8 @@ class RowState:
         spec = self.spec
         if self._repetition and self._seen.ids.size:
             values, factor = logits[self._seen.ids], np.float32(spec.repetition_penalty)
-            logits[self._seen.ids] = np.where(values > 0, values / factor, values * factor)
+            with np.errstate(over="ignore"):  # a tiny factor is a legal wish
+                logits[self._seen.ids] = np.minimum(np.where(values > 0, values / factor, values * factor), _LARGEST)
         if self._additive and self._outputs.ids.size:
             penalty = self._outputs.counts * np.float32(spec.frequency_penalty) + np.float32(spec.presence_penalty)
             logits[self._outputs.ids] -= penalty

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -206,6 +207,42 @@ def test_logprobs_are_untempered_unless_asked() -> None:
     tempered = np.log(_softmax(biased[0] / np.float32(0.5)))
     scaled = Sampler(VOCAB).sample(logits.copy(), [_state(**common, scaled_logprobs=True)], None).logprobs[0]
     np.testing.assert_allclose([scaled.chosen, *scaled.ids], [tempered[token], tempered[0], tempered[10]], atol=1e-5)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    temperature=st.sampled_from([0.0, 1e-9, 1e-6, 1.0000001e-6, 0.01, 2.0, 100.0, 3e38]),
+    top_p=st.sampled_from([1e-9, 1e-38, 0.999999, 1.0]),
+    top_k=st.sampled_from([-1, 1, VOCAB - 1, VOCAB, VOCAB + 1, 2**31 - 1]),
+    min_p=st.sampled_from([0.0, 1e-38, 1.0]),
+    repetition=st.sampled_from([1e-38, 1e-6, 1.0, 2.0]),
+    bias=st.sampled_from([(), ((5, 100.0),), ((5, -100.0), (6, 100.0), (7, 100.0))]),
+    scaled=st.booleans(),
+    size=st.sampled_from([1e-30, 1.0, 1e4]),
+)
+def test_extreme_but_legal_values_choose_a_token(
+    seed: int, temperature: float, top_p: float, top_k: int, min_p: float, repetition: float, bias: Any, scaled: bool, size: float
+) -> None:
+    """No corner of the allowed ranges makes a row invalid, raises a warning, or yields what JSON cannot carry."""
+    spec: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "min_p": min_p, "repetition_penalty": repetition}
+    spec |= {"logit_bias": bias, "seed": seed, "frequency_penalty": 2.0, "presence_penalty": -2.0}
+    spec |= {"logprobs": True, "top_logprobs": 20, "logprob_ids": (0, 5), "scaled_logprobs": scaled}
+    logits = _logits(seed) * np.float32(size)
+    logits[0, 3] = -np.inf  # as a model that rules an id out
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sampled = Sampler(VOCAB).sample(logits.copy(), [_state([1, 2, 3, 9], [9, 9], **spec)], None)
+        again = Sampler(VOCAB).sample(logits.copy(), [_state([1, 2, 3, 9], [9, 9], **spec)], None)
+    assert not sampled.invalid
+    assert 0 <= sampled.token_ids[0] < VOCAB and sampled.token_ids[0] != 3
+    assert sampled.token_ids[0] == again.token_ids[0]
+    entry = sampled.logprobs[0]
+    assert all(math.isfinite(value) and value <= 1e-5 for value in (entry.chosen, *entry.top, *entry.ids))
+    if temperature < 1e-6 or top_k == 1:
+        edited = logits[0].copy()
+        _state([1, 2, 3, 9], [9, 9], **spec).edit(edited)
+        assert edited[sampled.token_ids[0]] == edited.max()
 
 
 def test_uniforms_are_the_published_generator() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.capacity import CacheShape, Capacity, verdict
-from headrace.check.determinism import check
+from headrace.check.determinism import Answer, check
 from headrace.cli import COMMANDS, main
 from headrace.commands.capacity import memory, shape_from
 from headrace.commands.serve import with_local_model
@@ -129,16 +129,25 @@ def test_a_service_gets_a_folder_and_a_name(tmp_path: Path) -> None:
 
 
 def test_one_distinct_answer_is_the_pass_condition() -> None:
-    flushes = itertools.count()
+    known: set[str] = set()
+
+    def steady(prompt: str) -> Answer:
+        cached = len(prompt) if any(prompt.startswith(other[:12]) for other in known) else 0
+        known.add(prompt)
+        return Answer((len(prompt),), cached)
+
     for mode in ("single", "prefix", "radix_cache"):
-        result = check(mode, lambda prompt: (len(prompt),), lambda: print(next(flushes)), trials=4, largest_batch=3, seed=1)
+        result = check(mode, steady, known.clear, trials=4, largest_batch=3, seed=1)
         assert result.passed, mode
         assert result.lines()[-1] == "  passed"
+    assert (result.asked, result.cached) == (12, 8)
+    forgetful = check("radix_cache", lambda prompt: Answer((1,)), lambda: None, trials=2, largest_batch=1, seed=1)
+    assert not forgetful.passed, "without a cache this mode compares nothing"
     lock, calls = threading.Lock(), itertools.count()
 
-    def moody(prompt: str) -> tuple[int, ...]:
+    def moody(prompt: str) -> Answer:
         with lock:
-            return (next(calls) % 2,)
+            return Answer((next(calls) % 2,), 9)
 
     result = check("radix_cache", moody, lambda: None, trials=3, largest_batch=1, seed=1)
     assert not result.passed

@@ -45,6 +45,25 @@ def test_a_step_that_cannot_shrink_ends_its_request() -> None:
     assert error is not None and error.code is ErrorCode.INTERNAL and "memory" in error.message
 
 
+def test_a_prompt_that_gave_no_finite_output_is_computed_anew_the_next_time() -> None:
+    """The first chunks were cached before the last one showed that something is wrong. What others share of them stays."""
+    bad, common = prompt(400, 1), prompt(100, 1)
+    script = Script("scripted", 50_000, 1024, (), (Playback(tuple(bad.tolist()), (5, 6), invalid_at=0),))
+    driver = Driver(script, chunked_prefill_size=64)
+    neighbour = driver.submit([*common.tolist(), 9], 300)
+    for _ in range(3):
+        driver.turn()
+    for _ in range(2):
+        handle = driver.submit(bad, 4)
+        while driver.said[handle].final is None:
+            driver.turn()
+        assert driver.final(handle).reason is FinishReason.ERROR
+        assert driver.said[handle].started[0].cached_tokens == 100
+    driver.run()
+    assert len(driver.tokens(neighbour)) == 300
+    assert driver.scheduler.load().kv_evictable_tokens == 101 + 299
+
+
 @pytest.mark.parametrize("overlap", [False, True])
 def test_outputs_that_are_not_finite_end_one_request(overlap: bool) -> None:
     bad = prompt(10, 1)

@@ -60,7 +60,7 @@ def sequences() -> st.SearchStrategy[list[int]]:
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["start", "extend", "finish", "drop", "evict", "match", "touch"]),
+        st.sampled_from(["start", "extend", "finish", "drop", "evict", "match", "touch", "forget"]),
         st.sampled_from("ab"),
         sequences(),
         st.integers(0, 7),
@@ -95,6 +95,10 @@ def test_equals_brute_force(steps: list[tuple[str, str, list[int], int]], page: 
         elif action == "evict":
             slots = tree.evict(number * 9)
             cache.groups[0].free(slots[0])
+        elif action == "forget":
+            before = longest(tree, name, ids)
+            cache.forget(name, ids)
+            assert longest(tree, name, ids) <= before
         elif action == "touch":
             tree.touch(name, ids)
         elif action == "match":
