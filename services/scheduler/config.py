@@ -157,12 +157,12 @@ class SchedulerConfig(BatchOptions):
     grammar_compile_timeout: float = option(
         10.0, "most processor time the compilation of one constraint may take", group="Operation", unit="s", check=at_least(0.1)
     )
+    disable_jump_forward: bool = option(
+        False, "run a step for each token of text that a constraint leaves no choice about", group="Operation"
+    )
     warm_schemas: str | None = option(
         None, "folder of *.json (JSON schemas), *.regex and *.ebnf files to compile before the worker is ready", group="Operation"
     )
-    engine_client: str = option("thread", "where the engine runs beside the gRPC server", group="Operation", choices=("thread", "process"))
-    random_seed: int = option(0, "seed of what the scheduler itself draws", group="Operation")
-    skip_engine_warmup: bool = option(False, "do not run the engine once before saying ready", group="Operation")
     scheduler_recv_interval: int = option(
         1, "steps between two looks at what has arrived; more make steps of very fast models cheaper", group="Operation", check=at_least(1)
     )
@@ -172,6 +172,9 @@ class SchedulerConfig(BatchOptions):
         group="Operation",
         check=_only(True, "an idle worker always sleeps; it wakes for every message"),
     )
+    engine_client: str = option("thread", "where the engine runs beside the gRPC server", group="Operation", choices=("thread", "process"))
+    random_seed: int = option(0, "seed of what the scheduler itself draws", group="Operation")
+    skip_engine_warmup: bool = option(False, "do not run the engine once before saying ready", group="Operation")
     decode_log_interval: int = option(40, "decode steps between two log lines", group="Operation", check=at_least(1))
     watchdog_timeout: float = option(
         300.0, "a step may take this long before the worker ends itself", group="Operation", unit="s", check=at_least(0)

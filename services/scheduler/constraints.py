@@ -7,12 +7,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection
+from pathlib import Path
 
 from services.common.text.token_bytes import TokenBytes
 from services.scheduler.grammar.backends import START_ALLOWANCE_S, make_backend
 from services.scheduler.grammar.compiler_processes import PATIENCE
 from services.scheduler.grammar.desk import PATIENCE_S, GrammarDesk
 from services.scheduler.grammar.interface import CompiledGrammar, GrammarBackend, GrammarSpec
+from services.scheduler.grammar.spelling import load_encoder
 from services.scheduler.grammar.store import GrammarStore
 from services.scheduler.grammar.vocabulary import grammar_vocabulary
 
@@ -67,6 +69,7 @@ class LazyDesk(GrammarDesk):
 def make_desk(
     name: str,
     tokens: TokenBytes | None,
+    tokenizer: Path | None,
     vocab_size: int,
     end_ids: tuple[int, ...],
     *,
@@ -74,10 +77,14 @@ def make_desk(
     max_whitespace: int,
     compile_limit_s: float,
 ) -> GrammarDesk:
-    """Where constraints are received; without a tokenizer every one is refused. `max_whitespace` below 1 is no bound."""
+    """Where constraints are received; without a tokenizer every one is refused. `max_whitespace` below 1 is no bound.
+
+    `tokenizer` is the folder whose tokenizer spells what a constraint forces.
+    """
 
     def make() -> GrammarBackend:
-        vocabulary = grammar_vocabulary(tokens, vocab_size, end_ids) if tokens is not None else None
+        encode = load_encoder(tokenizer) if tokenizer is not None else None
+        vocabulary = grammar_vocabulary(tokens, vocab_size, end_ids, encode) if tokens is not None else None
         most = max_whitespace if max_whitespace > 0 else None
         return make_backend(name, vocabulary, any_whitespace=any_whitespace, max_whitespace=most, compile_limit_s=compile_limit_s)
 

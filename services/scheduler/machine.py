@@ -80,6 +80,7 @@ def load_texts(config: SchedulerConfig, info: EngineInfo) -> Texts:
     grammars = make_desk(
         config.grammar_backend,
         stops.tokens,
+        _tokenizer_path(config),
         info.vocab_size,
         info.eos_token_ids,
         any_whitespace=not config.constrained_json_disable_any_whitespace,
@@ -137,5 +138,10 @@ def _scripted(config: SchedulerConfig, report: StartupReport) -> ScriptedEngine:
 
 
 def _text_stops(config: SchedulerConfig) -> TextStops:
+    path = _tokenizer_path(config)
+    return TextStops.load(path) if path is not None else TextStops(None, "")
+
+
+def _tokenizer_path(config: SchedulerConfig) -> Path | None:
     path = config.tokenizer_path or config.model_path
-    return TextStops.load(Path(path)) if path is not None else TextStops(None, "")
+    return Path(path) if path is not None else None

@@ -57,6 +57,7 @@ def core_config(config: SchedulerConfig, info: EngineInfo, epoch: int) -> CoreCo
         req_waiting_timeout_s=config.req_waiting_timeout,
         req_running_timeout_s=config.req_running_timeout,
         disable_overlap_schedule=_overlap_off(config),
+        disable_jump_forward=config.disable_jump_forward,
         decode_log_interval=config.decode_log_interval,
         policy_seed=config.random_seed,
     )

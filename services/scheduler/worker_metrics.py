@@ -110,6 +110,7 @@ class WorkerMetrics:
 
         totals: dict[str, Callable[[Counters], float]] = {
             "generation_tokens": lambda c: c.generated_tokens,
+            "jumped_tokens": lambda c: c.jumped_tokens,
             "discarded_tokens": lambda c: c.discarded_tokens,
             "retractions": lambda c: c.retractions,
             "recomputed_tokens": lambda c: c.recomputed_tokens,

@@ -130,6 +130,8 @@ def _after_thought(**kind: str) -> pb.Constraint:
 
 async def test_a_grammar_begins_after_the_thought(thinker: Worker) -> None:
     async with thinker.session() as session:
+        await session.send(submit=[_asked(1, _after_thought(regex=DIGITS), 100)])
+        await session.until_final(1)  # the grammar is there, and the eight begin together
         handles = [10 * place for place in range(1, 9)]
         await session.send(submit=[_asked(handle, _after_thought(regex=DIGITS), 100) for handle in handles])
         await session.until_final(*handles)

@@ -104,6 +104,10 @@ _TOKENS = (
         known_as=("sglang:generation_tokens_total", "sglang:gen_throughput"),
     ),
     counter(
+        "headrace_worker_jumped_tokens_total",
+        "Of the generated tokens, those written without a decode step because a constraint left no choice.",
+    ),
+    counter(
         "headrace_worker_discarded_tokens_total",
         "Tokens sampled and not sent: the overlap computed one past the end.",
         when="overlap scheduling is on",

@@ -87,9 +87,10 @@ class KvCache:
             self.rows.allocated[row] = held + pages * self.page_size
         return self.groups[0].table[row, start : start + count]
 
-    def pages_for_next(self, rows: IntArray, lengths: IntArray) -> int:
-        """Pages that one more token for each row would take."""
-        return int(np.count_nonzero(self.rows.allocated[rows] <= lengths))
+    def pages_up_to(self, rows: IntArray, ends: IntArray) -> int:
+        """Pages that the rows lack for their tokens before `ends`."""
+        lacking = ends - self.rows.allocated[rows]
+        return int((-(-lacking // self.page_size)).clip(0).sum())
 
     def fits(self, pages: int) -> bool:
         return pages * self.page_size <= self.available_tokens

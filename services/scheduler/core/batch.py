@@ -36,6 +36,7 @@ class Batch:
         self.watched = np.zeros(size, np.bool_)  # stop text, own stop ids or a grammar: looked at one by one
         self.constrained = np.zeros(size, np.bool_)
         self.logprobs = np.zeros(size, np.bool_)
+        self.held = np.zeros(size, np.bool_)  # waits for the token in flight, to jump forward from it
 
     def __len__(self) -> int:
         return int(self._rows.size) + len(self._joining)
@@ -73,6 +74,7 @@ class Batch:
         self.constrained[row] = choice.grammar is not None
         self.watched[row] = choice.matcher is not None or choice.grammar is not None or bool(stops.token_ids)
         self.logprobs[row] = choice.sampling.logprobs
+        self.held[row] = False
 
     def join(self, row: int) -> None:
         """The row's prefill is planned to its end: it decodes from the next step on."""
@@ -101,7 +103,7 @@ class Batch:
     def decodable(self) -> IntArray:
         """Running rows that want another token, those in flight counted."""
         rows = self.rows
-        wanting = self.out_len[rows] + self.in_flight[rows] < self.max_new[rows]
+        wanting = (self.out_len[rows] + self.in_flight[rows] < self.max_new[rows]) & ~self.held[rows]
         return rows if bool(wanting.all()) else np.compress(wanting, rows)
 
     def remaining(self, clip: int) -> IntArray:
@@ -109,6 +111,11 @@ class Batch:
         rows = self.rows
         remaining: IntArray = np.clip(self.max_new[rows] - self.out_len[rows] - self.in_flight[rows], 0, clip)
         return remaining
+
+    def next_ends(self, rows: IntArray) -> IntArray:
+        """Tokens of each row that are computed after its next decode step: one more, or all that is known if that is more."""
+        ends: IntArray = np.maximum(self.scheduled[rows] + 1, self.prompt_len[rows] + self.out_len[rows])
+        return ends
 
     def next_inputs(self, rows: IntArray) -> IntArray:
         """Id of each row's next token to compute, or minus the row where the engine has not told it yet."""

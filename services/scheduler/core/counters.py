@@ -18,6 +18,7 @@ class Counters:
     cached_tokens: int = 0
     computed_prompt_tokens: int = 0  # in prefill steps, repeated work after retractions included
     generated_tokens: int = 0
+    jumped_tokens: int = 0  # of these, written because the grammar left no choice
     discarded_tokens: int = 0  # computed under overlap for choices that had ended
     prefill_steps: int = 0
     decode_steps: int = 0
@@ -28,8 +29,8 @@ class Counters:
     recomputed_tokens: int = 0  # computed once more when those choices came back
     preemptions: int = 0
     out_of_memory: int = 0
-    invalid_outputs: int = 0
     memory_bound_raises: int = 0  # growths of bounds that an out-of-memory had lowered
+    invalid_outputs: int = 0
     kv_corrupt_slots: int = 0  # found by the canary
     turns: int = 0
     prefill_tokens_per_s: float = 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from services.scheduler.core.jump_forward import forced_ids
 from services.scheduler.core.state import State
 from services.scheduler.core.step import Step
 
@@ -22,7 +23,11 @@ def fill(state: State, step: Step) -> npt.NDArray[np.int32] | None:
     masks = np.full((rows.size, -(-state.info.vocab_size // 32)), _ALL_ALLOWED, np.int32)
     alive = batch.generation[rows] == step.generations
     for index in np.flatnonzero(alive & batch.constrained[rows]).tolist():
-        grammar = batch.choice(int(rows[index])).grammar
-        assert grammar is not None
-        grammar.fill_mask(masks[index])
+        choice = batch.choice(int(rows[index]))
+        if following := forced_ids(choice):
+            masks[index] = 0
+            masks[index].view(np.uint32)[following[0] // 32] = 1 << following[0] % 32
+        else:
+            assert choice.grammar is not None
+            choice.grammar.fill_mask(masks[index])
     return masks

@@ -10,6 +10,7 @@ running choice from its `RowStart` until its id appears in `released_rows`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -83,7 +84,7 @@ class StepPlan:
     step_id: int
     mode: ForwardMode
     rows: IntArray  # [B] row of each sequence
-    extend_lens: IntArray  # [B] new tokens of each sequence, 1 in decode
+    extend_lens: IntArray  # [B] new tokens of each sequence, 1 in decode unless some are given
     prefix_lens: IntArray  # [B] tokens whose key/value is already in the cache
     input_ids: IntArray  # [T] flat, sequence after sequence
     out_slots: IntArray  # [T]
@@ -92,6 +93,14 @@ class StepPlan:
     released_rows: tuple[int, ...] = ()
     table_writes: tuple[TableWrite, ...] = ()
     prompt_logprobs: tuple[tuple[int, int], ...] = ()  # (index into rows, first prompt position wanted)
+    given: tuple[tuple[int, int], ...] = ()  # (index into rows, its last input ids that are output nobody sampled)
+
+    def given_ids(self) -> Iterator[tuple[int, list[int]]]:
+        """Row and ids of `given`: they count as output before the row is sampled."""
+        ends = np.cumsum(self.extend_lens)
+        for index, count in self.given:
+            end = int(ends[index])
+            yield int(self.rows[index]), self.input_ids[end - count : end].tolist()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,13 @@ NO_ROWS: IntArray = np.empty(0, np.int32)
 
 
 def build_step(state: State, step_id: int, parts: Sequence[PrefillPart], decode: IntArray) -> Step:
-    """A step of prefill parts, then one token of each of the `decode` rows. Advances the rows' schedules."""
+    """A step of prefill parts, then the next tokens of each of the `decode` rows. Advances the rows' schedules."""
     batch = state.batch
     rows, prefixes = decode, batch.scheduled[decode]
-    lengths, sampled = np.ones(decode.size, np.int32), np.ones(decode.size, np.bool_)
-    inputs, slots = _next_tokens(state, decode, prefixes)
+    ends, sampled = batch.next_ends(decode), np.ones(decode.size, np.bool_)
+    lengths: IntArray = ends - prefixes
+    given = [(index + len(parts), int(lengths[index]) - 1) for index in np.flatnonzero(lengths > 1).tolist()]
+    inputs, slots = _next_spans(state, decode, prefixes, ends) if given else _next_tokens(state, decode, prefixes)
     if parts:
         rows = _joined([part.row for part in parts], rows)
         lengths = _joined([part.count for part in parts], lengths)
@@ -29,7 +31,7 @@ def build_step(state: State, step_id: int, parts: Sequence[PrefillPart], decode:
     released, starts, writes = state.changes.take()
     plan = StepPlan(
         step_id=step_id,
-        mode=_mode(bool(parts), bool(decode.size)),
+        mode=_mode(bool(parts or given), bool(decode.size)),
         rows=rows,
         extend_lens=lengths,
         prefix_lens=prefixes,
@@ -40,6 +42,7 @@ def build_step(state: State, step_id: int, parts: Sequence[PrefillPart], decode:
         released_rows=released,
         table_writes=writes,
         prompt_logprobs=tuple((index, part.logprobs_from) for index, part in enumerate(parts) if part.logprobs_from is not None),
+        given=tuple(given),
     )
     sampled_rows = rows[sampled]
     return Step(
@@ -68,6 +71,21 @@ def _next_tokens(state: State, rows: IntArray, positions: IntArray) -> tuple[Int
     batch.scheduled[rows] = positions + 1
     batch.in_flight[rows] += 1
     return inputs, slots
+
+
+def _next_spans(state: State, rows: IntArray, starts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray]:
+    """As `_next_tokens`, for rows of which some have several known tokens to compute."""
+    batch = state.batch
+    inputs, slots = [], []
+    placeholders = batch.next_inputs(rows)
+    for index, (row, start, end) in enumerate(zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True)):
+        own = state.cache.extend(row, start, end - start)
+        assert own is not None, "room for a decode step was checked before"
+        slots.append(own)
+        inputs.append(batch.tokens[row, start:end] if end - start > 1 else placeholders[index : index + 1])
+    batch.scheduled[rows] = ends
+    batch.in_flight[rows] += 1
+    return np.concatenate(inputs), np.concatenate(slots)
 
 
 def _mode(prefills: bool, decodes: bool) -> ForwardMode:

@@ -60,3 +60,6 @@ class Grammar(Protocol):
 
     def accept(self, token_id: int) -> bool:
         """Advance by one id; false if the grammar does not allow it."""
+
+    def forced_ids(self) -> Sequence[int]:
+        """Ids that come next, one after the other, whatever the model prefers; empty where it has a choice."""

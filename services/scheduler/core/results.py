@@ -6,6 +6,7 @@ import numpy as np
 
 from services.scheduler.core import lifecycle
 from services.scheduler.core.choice import Choice
+from services.scheduler.core.jump_forward import jump
 from services.scheduler.core.messages import ErrorCode, ErrorInfo, FinishReason, PromptLogprobs
 from services.scheduler.core.plan import IntArray, StepResult
 from services.scheduler.core.state import State
@@ -90,17 +91,20 @@ class ResultProcessor:
         batch.out_len[rows] += 1
         state.counters.generated_tokens += rows.size
         stops = self.rules.after_step(batch, rows, ids)
-        self._say_tokens(rows, result)
+        jumped = jump(state, self.rules, rows, stops)
+        self._say_tokens(rows, result, jumped)
         for row, stop in stops:
             error = None
             if stop.reason is FinishReason.ERROR:
                 error = constraint_error(batch.choice(row))
             lifecycle.end(state, batch.choice(row), stop.reason, matched=stop.matched, keep_bytes=stop.keep_bytes, error=error)
 
-    def _say_tokens(self, rows: IntArray, result: StepResult) -> None:
-        """Rows with logprobs or a stream interval collect tokens; the rest say theirs at once."""
+    def _say_tokens(self, rows: IntArray, result: StepResult, jumped: list[int]) -> None:
+        """Rows with logprobs or a stream interval collect tokens; the rest say theirs at once, the `jumped` ones several."""
         batch, output = self._state.batch, self._state.output
         special = batch.logprobs[rows] | (batch.interval[rows] > 1)
+        if jumped:
+            special |= np.isin(rows, jumped)
         if not special.any():
             output.add_tokens(batch, rows)
             return
@@ -110,7 +114,7 @@ class ResultProcessor:
             if choice.sampling.logprobs:
                 choice.pending_logprobs.append(result.logprobs[row])
             held = int(batch.out_len[row] - batch.emitted[row])
-            first = int(batch.out_len[row]) == choice.spec.prior_output_ids.size + 1
+            first = int(batch.emitted[row]) == choice.spec.prior_output_ids.size
             if first or held >= batch.interval[row]:
                 output.add_held_tokens(batch, row)
 

@@ -36,7 +36,7 @@ def make_room(state: State) -> None:
 
 def _fits(state: State) -> bool:
     rows = state.batch.decodable()
-    return state.cache.fits(state.cache.pages_for_next(rows, state.batch.scheduled[rows]))
+    return state.cache.fits(state.cache.pages_up_to(rows, state.batch.next_ends(rows)))
 
 
 def _order(state: State) -> list[Choice]:

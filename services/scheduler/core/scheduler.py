@@ -176,7 +176,7 @@ class Scheduler:
 
     def _fits(self, rows: IntArray) -> bool:
         state = self._state
-        return state.cache.fits(state.cache.pages_for_next(rows, state.batch.scheduled[rows]))
+        return state.cache.fits(state.cache.pages_up_to(rows, state.batch.next_ends(rows)))
 
     def _pace(self, step: Step) -> None:
         """Count the decode steps owed before the next prefill. The new-token ratio falls with every decode step."""

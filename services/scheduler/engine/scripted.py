@@ -101,6 +101,9 @@ class ScriptedEngine:
             del self._rows[row]
         for start in plan.row_starts:
             self._rows[start.row] = _Row(start, [*start.prompt_ids.tolist(), *start.output_ids.tolist()], int(start.output_ids.size))
+        for row, given in plan.given_ids():
+            self._rows[row].tokens.extend(given)
+            self._rows[row].position += len(given)
         self._memory.apply(plan)
         ids = np.where(plan.input_ids < 0, self._last_ids[np.maximum(-plan.input_ids, 0)], plan.input_ids)
         if self._verify:

@@ -80,6 +80,9 @@ class TorchEngine:
         if not states:
             self._results.append(self._result(step, np.empty(0, np.int32), (), {}))
             return
+        for row, ids in step.plan.given_ids():
+            for token in ids:
+                self._states[row].accept(token)
         sampled = self._sampler.sample(step.sampled_logits, states, masks)
         self._last_ids[rows] = sampled.token_ids
         invalid = tuple(int(rows[index]) for index in sampled.invalid)

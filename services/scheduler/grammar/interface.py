@@ -69,6 +69,9 @@ class Matcher(Protocol):
     def forced_text(self) -> str:
         """Text that must come next, whatever is sampled; empty if there is a choice."""
 
+    def forced_ids(self) -> list[int]:
+        """Ids that must come next: the forced text as the tokenizer spells it; empty if there is a choice."""
+
 
 class CompiledGrammar(Protocol):
     """Immutable; shared by all choices with the same spec."""

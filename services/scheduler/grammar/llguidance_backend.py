@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from services.scheduler.grammar.checks import checked, satisfiable
+from services.scheduler.grammar.forced import forced_ids
 from services.scheduler.grammar.interface import (
     CompiledGrammar,
     GrammarFailure,
@@ -134,6 +135,7 @@ class LLGuidanceMatcher:
 
     def __init__(self, matcher: Any, vocabulary: GrammarVocabulary) -> None:
         self._matcher = matcher
+        self._vocabulary = vocabulary
         self._words = vocabulary.mask_words
         self._end_ids = frozenset(vocabulary.end_ids)
         self._ended = 0  # end ids taken after the grammar was complete
@@ -177,3 +179,7 @@ class LLGuidanceMatcher:
     def forced_text(self) -> str:
         """See the interface."""
         return bytes(self._matcher.compute_ff_bytes()).decode(errors="ignore")
+
+    def forced_ids(self) -> list[int]:
+        """See the interface."""
+        return forced_ids(self, self._vocabulary)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -33,6 +34,8 @@ class RequestGrammar:
         self._matcher: Matcher | None = None
         self._failure: str | None = None
         self._refused: int | None = None
+        self._forced: deque[int] = deque()
+        self._sought = False  # whether `_forced` says what comes next
         self._clock = clock
         self._steps = 0
         self._spent_s = 0.0
@@ -85,7 +88,28 @@ class RequestGrammar:
         accepted = self._matcher.accept(token_id)
         self._watch_cost(self._clock() - began)
         self._refused = None if accepted else token_id
+        self._follow(token_id)
         return accepted
+
+    def forced_ids(self) -> Sequence[int]:
+        """Ids that come next, one after the other, whatever the model prefers; empty where it has a choice."""
+        if self._sought or not self._begun or not self._usable():
+            return self._forced
+        assert self._matcher is not None
+        began = self._clock()
+        try:
+            self._forced.extend(self._matcher.forced_ids())
+        except GrammarFailure as failure:
+            self._failure = str(failure)
+        self._sought = True
+        self._watch_cost(self._clock() - began, steps=0)
+        return self._forced
+
+    def _follow(self, token_id: int) -> None:
+        """Of what was forced the rest stays forced, unless another id was taken."""
+        if self._forced and self._forced.popleft() != token_id:
+            self._forced.clear()
+        self._sought = bool(self._forced)
 
     def fill_mask(self, words: npt.NDArray[np.int32]) -> None:
         """Write the allowed ids. After a failure a single id is allowed, which `accept` then refuses."""
@@ -118,9 +142,9 @@ class RequestGrammar:
                     return False
         return True
 
-    def _watch_cost(self, seconds: float) -> None:
-        """Of a mask or of an id taken; both are steps."""
-        self._steps += 1
+    def _watch_cost(self, seconds: float, *, steps: int = 1) -> None:
+        """Of a mask or of an id taken, both of which are steps, or of the look for what is forced."""
+        self._steps += steps
         self._spent_s += seconds
         if seconds > _SLOWEST_STEP_S or (self._steps >= _SLOW_STEPS and self._spent_s / self._steps > _SLOW_MEAN_S):
             self._failure = "following the grammar costs too much time per token"

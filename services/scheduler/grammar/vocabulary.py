@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 from services.common.text.token_bytes import TokenBytes
 from services.scheduler.grammar.interface import GrammarSpec, InvalidGrammar
+from services.scheduler.grammar.spelling import Encoder, Spelling
 
 T = TypeVar("T")
 _MOST_VARIANTS = 4
@@ -16,11 +17,15 @@ _MOST_VARIANTS = 4
 
 @dataclass(frozen=True, slots=True)
 class GrammarVocabulary:
-    """Bytes of each id [vocab_size of the model]; empty for special ids and for rows without a token."""
+    """Bytes of each id [vocab_size of the model]; empty for special ids and for rows without a token.
+
+    spelling: how the model's tokenizer writes text; without it nothing is forced but what the masks force.
+    """
 
     pieces: Sequence[bytes]
     special: Sequence[tuple[int, bytes]]
     end_ids: tuple[int, ...]
+    spelling: Spelling | None = None
 
     @property
     def size(self) -> int:
@@ -39,15 +44,18 @@ class GrammarVocabulary:
         for token_id, piece in self.special:
             if token_id in as_text:
                 pieces[token_id] = piece
-        return replace(self, pieces=pieces, special=[entry for entry in self.special if entry[0] not in as_text])
+        special = [entry for entry in self.special if entry[0] not in as_text]
+        spelling = self.spelling.over(pieces) if self.spelling is not None else None
+        return replace(self, pieces=pieces, special=special, spelling=spelling)
 
 
-def grammar_vocabulary(tokens: TokenBytes, vocab_size: int, end_ids: Sequence[int]) -> GrammarVocabulary:
+def grammar_vocabulary(tokens: TokenBytes, vocab_size: int, end_ids: Sequence[int], encode: Encoder | None = None) -> GrammarVocabulary:
     """`vocab_size` is the model's, which may have more rows than the tokenizer has tokens, or fewer."""
     visible = list(tokens.visible_pieces[:vocab_size])
     visible += [b""] * (vocab_size - len(visible))
     special = [(token_id, tokens.piece(token_id)) for token_id in sorted(tokens.special_ids) if token_id < vocab_size]
-    return GrammarVocabulary(visible, special, tuple(token_id for token_id in end_ids if 0 <= token_id < vocab_size))
+    ends = tuple(token_id for token_id in end_ids if 0 <= token_id < vocab_size)
+    return GrammarVocabulary(visible, special, ends, Spelling(visible, encode) if encode is not None else None)
 
 
 class PerVocabulary(Generic[T]):

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from services.scheduler.grammar.checks import checked, satisfiable
 from services.scheduler.grammar.compiler_processes import CompilerGone, CompilerProcesses
+from services.scheduler.grammar.forced import forced_ids
 from services.scheduler.grammar.interface import CompiledGrammar, GrammarKind, GrammarSpec, InvalidGrammar, Matcher, TooCostly
 from services.scheduler.grammar.schema.profile import XGRAMMAR
 from services.scheduler.grammar.vocabulary import GrammarVocabulary, PerVocabulary
@@ -98,6 +99,7 @@ class XGrammarMatcher:
 
     def __init__(self, matcher: Any, vocabulary: GrammarVocabulary) -> None:
         self._matcher = matcher
+        self._vocabulary = vocabulary
         self._words = np.zeros((1, vocabulary.mask_words), np.int32)
         self._ends = _mask_of(vocabulary)
         self._filled = False
@@ -140,6 +142,10 @@ class XGrammarMatcher:
         with contextlib.suppress(RuntimeError):
             return str(self._matcher.find_jump_forward_string())
         return ""
+
+    def forced_ids(self) -> list[int]:
+        """See the interface."""
+        return forced_ids(self, self._vocabulary)
 
 
 def _mask_of(vocabulary: GrammarVocabulary) -> npt.NDArray[np.int32]:

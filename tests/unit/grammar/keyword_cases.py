@@ -76,6 +76,8 @@ CASES = (
     Case("oneOf", {"oneOf": TAGGED}, ('{"k":"a"}',), ('{"k":"c"}',)),
     Case("oneOf", {"oneOf": [{"$ref": f"#/$defs/{k}"} for k in "ab"], "$defs": dict(zip("ab", TAGGED, strict=True))}, ('{"k":"b"}',)),
     Case("allOf", {"allOf": [integer(minimum=3)]}, ("3",), ("2",)),
+    Case("allOf", {"allOf": [{"const": None}], "enum": [False]}, (), ("null", "false")),
+    Case("allOf", {"allOf": [{"enum": [None, 1]}], "const": 1}, (), ("null",)),
     Case("allOf", {"allOf": [integer(minimum=3), {"maximum": 5}]}, (), ("2", "6", '"a"')),
     Case("allOf", {"allOf": [obj({"a": INTEGER}, required=["a"]), obj({"b": INTEGER}, required=["b"])]}, (), ('{"a":1}', '{"b":1}')),
     Case("allOf", obj({"a": INTEGER}, required=["a"], allOf=[{"properties": {"a": {"minimum": 5}}}]), (), ('{"a":1}',)),

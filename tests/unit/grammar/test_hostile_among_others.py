@@ -57,6 +57,9 @@ class _Hostile:
     def forced_text(self) -> str:
         return ""
 
+    def forced_ids(self) -> list[int]:
+        return []
+
     def _step(self) -> None:
         self.steps += 1
         self.now += self.step_s

@@ -61,6 +61,9 @@ class Countdown:
         self.left -= 1
         return token_id % 2 == 0 and self.error is None
 
+    def forced_ids(self) -> Sequence[int]:
+        return ()
+
 
 def play(*output: int, context: int = 512) -> Script:
     return Script("scripted", 100, context, (EOS,), (Playback((), output),))

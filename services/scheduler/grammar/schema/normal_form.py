@@ -98,7 +98,7 @@ class Walker:
             return {"allOf": [reference, self._constraints(others, path)]} if others else reference
         values = allowed_values(given, types, path)
         out: Schema = alternatives(given, path, self._profile, self.walk, self._resolve)
-        if len(out) == 1 and len(out.get("allOf", ())) == 1 and not types:
+        if len(out) == 1 and len(out.get("allOf", ())) == 1 and not types and values is None:
             return dict(out["allOf"][0])
         if values is not None:
             out["enum"] = values
