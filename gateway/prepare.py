@@ -74,6 +74,10 @@ def _check_ids(spec: GenerateSpec, ids: list[int], limits: ModelLimits) -> None:
         for token in tokens:
             if token >= limits.vocab_size:
                 raise InvalidRequest(f"{name}: {token} is not a token, the vocabulary has {limits.vocab_size}", field=name)
+    start = spec.logprobs.prompt_from if spec.logprobs is not None else None
+    if start is not None and start >= len(ids):
+        message = f"logprob_start_len is {start}, {field} has {len(ids)} tokens"
+        raise InvalidRequest(message, field="logprob_start_len")
     if spec.logprobs is not None and any(token >= limits.vocab_size for token in spec.logprobs.ids):
         raise InvalidRequest(f"token_ids_logprob: the vocabulary has {limits.vocab_size} tokens", field="token_ids_logprob")
 

@@ -13,6 +13,7 @@ from gateway.api.connection import SERVER, Connection
 from gateway.api.context import DOORS, REQUEST_ID, TENANT, request_id_of
 from gateway.api.doors import Doors
 from gateway.api.errors import as_headrace, dumps, native_body, openai_body, retry_after
+from gateway.api.not_offered import no_route
 from gateway.api.record import access as log_access
 from services.common.errors import HeadraceError, NotFound, PermissionDenied, Unauthenticated, Unavailable
 
@@ -72,7 +73,7 @@ async def _answer(request: web.Request, handler: Handler, doors: Doors) -> web.S
     except asyncio.CancelledError:
         raise
     except web.HTTPException as error:
-        return _refusal(request, _from_http(error), dict(error.headers) if error.status == 405 else {})
+        return _refusal(request, _from_http(error, request.path), dict(error.headers) if error.status == 405 else {})
     except ConnectionError:
         return web.Response(status=499)  # nobody reads it
     except Exception as error:
@@ -84,9 +85,9 @@ def _is_work(request: web.Request) -> bool:
     return request.method in ("POST", "PUT") and route_of(request) not in _CONTROL
 
 
-def _from_http(error: web.HTTPException) -> HeadraceError:
+def _from_http(error: web.HTTPException, path: str) -> HeadraceError:
     if error.status == 404:
-        return NotFound("there is no such route", code="route_not_found")
+        return NotFound(no_route(path), code="route_not_found")
     if error.status == 405:
         return MethodNotAllowed("this route does not take that method", code="method_not_allowed")
     made = HeadraceError(error.text or error.reason)

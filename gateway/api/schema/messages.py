@@ -104,7 +104,7 @@ def read_tools(fields: Fields, *, most: int) -> list[dict[str, Any]]:
 
 def _tool(item: Any, where: str) -> dict[str, Any]:
     if not isinstance(item, dict) or item.get("type", "function") != "function":
-        raise InvalidRequest(f"{where}.type must be \"function\"", field=f"{where}.type")
+        raise InvalidRequest(f'{where}.type must be "function"', field=f"{where}.type")
     function = item.get("function")
     if not isinstance(function, dict):
         raise InvalidRequest(f"{where}.function must be an object", field=f"{where}.function")

@@ -44,7 +44,7 @@ _EXTENSIONS: Mapping[str, str] = {
     "guided_json": "same as json_schema",
     "guided_regex": "same as regex",
     "guided_grammar": "same as ebnf",
-    "guided_choice": "one of the given strings",
+    "guided_choice": "one of the given strings, bare",
     "schema_check": "before (default): a schema that is not enforced in full is refused; after: its answer is checked",
     "rid": "request id",
     "priority": "higher goes first",

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast, get_args
+
+import re2
 
 from gateway.api.schema.limits import Defaults
 from gateway.api.schema.reader import Fields, shown
 from gateway.flight.spec import Constraint, ConstraintKind, Sampling, Stops
 from services.common.errors import InvalidRequest
+from services.common.text.stop_set import compile_stops
 
 MAX_TOKENS = 1 << 30
+_TOKEN_ID = re.compile("0|[1-9][0-9]{0,9}")
 SEED_LOW, SEED_HIGH = -(1 << 63), (1 << 64) - 1
 
 REFUSED: Mapping[str, str] = {
@@ -78,7 +83,7 @@ def _logit_bias(fields: Fields, most: int) -> tuple[tuple[int, float], ...]:
         raise InvalidRequest(f"{name} may have {most} entries, it has {len(given)}", field=name)
     biases = []
     for key, value in given.items():
-        if not key.isascii() or not key.isdigit() or int(key) >= 1 << 32:
+        if not _TOKEN_ID.fullmatch(key) or int(key) >= 1 << 32:
             raise InvalidRequest(f"{name}: {shown(key)} is not a token id", field=name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not -100 <= value <= 100:
             raise InvalidRequest(f"{name}[{key}] must be a number in [-100, 100], not {shown(value)}", field=name)
@@ -95,18 +100,28 @@ def read_stops(fields: Fields, defaults: Defaults, *, max_names: Sequence[str], 
     if most is not None and minimum > most:
         name = fields.path("min_new_tokens" if fields.has("min_new_tokens") else "min_tokens")
         raise InvalidRequest(f"{name} is {minimum}, more than the limit of {most} new tokens", field=name)
+    regexes = fields.strings("stop_regex", most=limits.max_stops, longest=limits.max_regex_chars)
+    _check_regexes(regexes, fields.path("stop_regex"))
     return Stops(
         max_new_tokens=most,
         default_max_new_tokens=default_max,
         min_new_tokens=minimum,
         strings=fields.strings("stop", most=limits.max_stops, longest=limits.max_stop_chars),
-        regexes=fields.strings("stop_regex", most=limits.max_stops, longest=limits.max_regex_chars),
+        regexes=regexes,
         token_ids=fields.token_ids("stop_token_ids", most=limits.max_logit_bias),
         ignore_eos=fields.boolean("ignore_eos", False),
         keep_stop=fields.boolean("no_stop_trim", False) or fields.boolean("include_stop_str_in_output", False),
         skip_special_tokens=fields.boolean("skip_special_tokens", True),
         spaces_between_special=fields.boolean("spaces_between_special_tokens", False),
     )
+
+
+def _check_regexes(regexes: Sequence[str], field: str) -> None:
+    """By the library that will follow them in the worker: what it refuses would come back under the worker's name for it."""
+    try:
+        compile_stops((), regexes, regexes_field=field)
+    except InvalidRequest as error:
+        raise InvalidRequest(error.message, field=field) from error
 
 
 _ALIASES: Mapping[str, str] = {"guided_json": "json_schema", "guided_regex": "regex", "guided_grammar": "ebnf"}
@@ -120,8 +135,7 @@ def read_constraint(fields: Fields, defaults: Defaults) -> Constraint | None:
             kind = _ALIASES.get(name, name)
             found.append((name, Constraint(cast(ConstraintKind, kind), _grammar_text(fields, name, kind), field=fields.path(name))))
     if fields.has("guided_choice"):
-        choices = json.dumps({"enum": fields.array("guided_choice")})
-        found.append(("guided_choice", Constraint("json_schema", choices, field=fields.path("guided_choice"))))
+        found.append(("guided_choice", Constraint("regex", _choices(fields), field=fields.path("guided_choice"))))
     if len(found) > 1:
         first, second = (fields.path(name) for name, _ in found[:2])
         raise InvalidRequest(f"{first} and {second} exclude each other", field=second)
@@ -130,6 +144,16 @@ def read_constraint(fields: Fields, defaults: Defaults) -> Constraint | None:
     name, constraint = found[0]
     check_grammar(constraint.text, fields.path(name), defaults.limits.max_grammar_chars)
     return constraint
+
+
+def _choices(fields: Fields) -> str:
+    """The expression of an answer that is one of the texts, bare."""
+    texts = fields.array("guided_choice")
+    if not texts or not all(isinstance(text, str) and text for text in texts):
+        raise fields.bad("guided_choice", "an array of strings that are not empty")
+    for text in texts:
+        fields.check_text("guided_choice", text)
+    return "|".join(re2.escape(text) for text in dict.fromkeys(texts))
 
 
 def _grammar_text(fields: Fields, name: str, kind: str) -> str:

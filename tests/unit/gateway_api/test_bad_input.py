@@ -36,11 +36,20 @@ BAD = [
     ("stop", 5),
     ("stop", ["x"] * 33),
     ("stop_regex", ["a" * 257]),
+    ("stop_regex", "("),
+    ("stop_regex", ["a", "(?=a)b"]),
+    ("stop_regex", "a*"),
+    ("guided_choice", []),
+    ("guided_choice", "yes"),
+    ("guided_choice", ["yes", 1]),
+    ("guided_choice", ["yes", ""]),
     ("stop_token_ids", [-1]),
     ("stop_token_ids", [99_999_999]),
     ("logit_bias", {"99999999": 5}),
     ("logit_bias", {"-1": 1}),
     ("logit_bias", {"abc": 1}),
+    ("logit_bias", {"05": 1}),
+    ("logit_bias", {"٣": 1}),
     ("logit_bias", {"5": 500}),
     ("logit_bias", {str(i): 1 for i in range(2000)}),
     ("ignore_eos", "yes"),
@@ -155,6 +164,10 @@ async def test_unknown_models_and_routes(stack: Stack) -> None:
     assert (await stack.get("/v1/models/nope"))[0] == 404
     assert (await stack.get("/v1/models/fake"))[1]["max_model_len"] == 4096
     assert (await stack.get("/no/such/route"))[0] == 404
+    for route, why in (("responses", "Responses"), ("embeddings", "embeddings"), ("responses/x/cancel", "Responses"), ("x", "")):
+        status, refusal = await stack.post(f"/v1/{route}", {})
+        assert (status, refusal["error"]["code"]) == (404, "route_not_found")
+        assert why in refusal["error"]["message"]
     async with stack.http.get(stack.url + "/generate") as answer:
         assert answer.status == 405
         assert "POST" in answer.headers["allow"]

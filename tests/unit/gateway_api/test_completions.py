@@ -92,3 +92,14 @@ async def test_streamed_batch_tells_choices_apart(stack: Stack) -> None:
             texts[choice["index"]] = texts.get(choice["index"], "") + choice["text"]
     assert texts == {0: "abab", 1: "cdcd"}
     assert json.loads(events[-2])["usage"]["prompt_tokens"] == 4
+
+
+async def test_a_choice_of_texts_is_one_of_them_bare(stack: Stack) -> None:
+    status, _ = await stack.post("/v1/completions", {"prompt": "x", "guided_choice": ["a.b", "é\n", "a.b"]})
+    assert status == 200
+    assert stack.worker.submits[0].constraint.regex == "a\\.b|é\\\n"
+
+
+async def test_two_grammars_exclude_each_other(stack: Stack) -> None:
+    status, answer = await stack.post("/v1/completions", {"prompt": "x", "response_format": {"type": "json_object"}, "regex": "a"})
+    assert (status, answer["error"]["param"]) == (400, "regex")

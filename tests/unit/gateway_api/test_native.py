@@ -88,6 +88,7 @@ async def test_logprobs_in_meta_info(stack: Stack) -> None:
         ({"text": "a", "top_logprobs_num": 2}, "top_logprobs_num"),
         ({"text": "a", "sampling_params": {"json_schema": "{}", "regex": "a"}}, "sampling_params.regex"),
         ({"text": "a", "sampling_params": {"stop": ""}}, "sampling_params.stop"),
+        ({"text": "a", "return_logprob": True, "logprob_start_len": 5000}, "logprob_start_len"),
         ({"text": "\ud800"}, "text"),
     ],
 )
