@@ -14,6 +14,7 @@ from services.common.errors import Internal, InvalidRequest
 log = logging.getLogger(__name__)
 
 SERVER = "headrace"
+_LOOKS, _LOOK_S = 5, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +51,19 @@ class Connection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The client has connected."""
         super().connection_made(transport)
-        self._give_up = asyncio.get_running_loop().call_later(self._first_s, self.force_close)
+        self._give_up = asyncio.get_running_loop().call_later(self._first_s, self._look_again, _LOOKS)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The client has gone."""
         self.spoke()
         super().connection_lost(exc)
+
+    def _look_again(self, looks: int) -> None:
+        """A process that stood still has not read what came meanwhile: the client is let go after some more turns of the loop."""
+        if looks:
+            self._give_up = asyncio.get_running_loop().call_later(_LOOK_S, self._look_again, looks - 1)
+        else:
+            self.force_close()
 
     def spoke(self) -> None:
         """A request has come."""

@@ -7,6 +7,7 @@ import contextlib
 import json
 import subprocess
 import sys
+import time
 
 from tests.fakes.stack import Stack, running, until
 
@@ -112,6 +113,16 @@ async def test_who_sends_no_request_is_let_go_and_who_waits_for_an_answer_is_not
         for begun in (b"", b"POST /v1/completions HTTP/1.1\r\nho"):
             assert await sent(stack, begun) == b""
         assert (await waits)[0] == 200
+
+
+async def test_a_process_that_stood_still_has_not_waited() -> None:
+    async with running(header_timeout_secs=0.2) as stack:
+        reader, writer = await asyncio.open_connection("127.0.0.1", stack.app.port)
+        await asyncio.sleep(0.05)
+        writer.write(request(WHOLE, "connection: close"))
+        time.sleep(1.0)  # noqa: ASYNC251
+        assert b'"usage"' in await asyncio.wait_for(reader.read(), 10)
+        writer.close()
 
 
 async def test_an_idle_connection_is_closed_after_its_time() -> None:
