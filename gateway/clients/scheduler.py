@@ -47,6 +47,7 @@ class WorkerSession(SessionLink):
         self.channel = open_channel(address, trust)
         self.welcome: pb.Welcome | None = None
         self.draining = False
+        self.incompatible = False
         self._text = text
         self._client_id = client_id
         self._on_change = on_change
@@ -152,7 +153,8 @@ class WorkerSession(SessionLink):
     def _welcomed(self, frame: pb.FromWorker) -> None:
         if not frame.HasField("welcome"):
             raise Internal(f"worker {self.address} spoke before its welcome")
-        if frame.welcome.protocol != PROTOCOL:
+        self.incompatible = frame.welcome.protocol != PROTOCOL
+        if self.incompatible:
             raise Internal(f"worker {self.address} speaks protocol {frame.welcome.protocol}, this gateway {PROTOCOL}")
         self.welcome = frame.welcome
         self.draining = False

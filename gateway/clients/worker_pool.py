@@ -74,9 +74,7 @@ class WorkerPool:
 
     def worker_added(self, worker: Worker) -> None:
         """Open a Session."""
-        session = WorkerSession(
-            worker.address, self._text, client_id=self._client_id, trust=self._trust, on_change=self._session_changed
-        )
+        session = WorkerSession(worker.address, self._text, client_id=self._client_id, trust=self._trust, on_change=self._session_changed)
         self._sessions[worker.id] = session
         self._workers[session] = worker
         session.start()
@@ -97,7 +95,7 @@ class WorkerPool:
         if worker is None:
             return
         if not session.connected:
-            self._registry.session_lost(worker, session.last_error)
+            self._registry.session_lost(worker, session.last_error, incompatible=session.incompatible)
             return
         if self._metrics is not None and session.gaps is None:
             model = session.info.identity.model

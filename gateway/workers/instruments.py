@@ -105,6 +105,7 @@ def publish_resilience(metrics: Metrics, budget: RetryBudget, totals: ResumeTota
         return [(("concurrent_requests",), math.inf if total >= UNLIMITED else total)]
 
     metrics.rows("headrace_retries_total", lambda: [((why,), count) for why, count in budget.retries.items()])
+    metrics.counter("headrace_retries_refused_total").read(lambda: budget.exhausted)
     metrics.gauge("headrace_retry_budget_remaining_ratio").read(lambda: budget.remaining_share)
     metrics.rows("headrace_resumes_total", lambda: [(("resumed",), totals.resumes), (("failed",), totals.given_up + totals.suspects)])
     metrics.rows("headrace_admission_rejections_total", lambda: [((limit,), count) for limit, count in admission.shed().items()])

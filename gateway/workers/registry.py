@@ -183,9 +183,10 @@ class Registry:
         worker.forget_load()
         self._derive(worker)
 
-    def session_lost(self, worker: Worker, reason: str) -> None:
-        """The Session has ended, or an attempt to open one has failed."""
+    def session_lost(self, worker: Worker, reason: str, *, incompatible: bool = False) -> None:
+        """The Session has ended, or an attempt to open one has failed; `incompatible`: it speaks another protocol."""
         worker.signals.lost(reason)
+        worker.signals.incompatible = incompatible
         self._derive(worker)
 
     def session_leaving(self, worker: Worker) -> None:

@@ -23,7 +23,7 @@ class Signals:
     """What has been heard.
 
     session: a Session is open. serving: the health service's last word, None if it has not spoken or cannot be heard.
-    failures: attempts to reach it in a row that failed.
+    failures: attempts to reach it in a row that failed. incompatible: it speaks another version of the protocol.
     drained: why we send it nothing new; leaving: why it wants nothing new itself, which its next boot forgets.
     """
 
@@ -31,6 +31,7 @@ class Signals:
     ever_open: bool = False
     serving: bool | None = None
     failures: int = 0
+    incompatible: bool = False
     last_error: str = ""
     drained: str = ""
     leaving: str = ""
@@ -39,6 +40,7 @@ class Signals:
         """A Session was opened: whatever an earlier boot has said no longer holds."""
         self.session = self.ever_open = True
         self.failures = 0
+        self.incompatible = False
         self.last_error = self.leaving = ""
 
     def lost(self, reason: str) -> None:
@@ -58,7 +60,7 @@ def derive(signals: Signals, failure_threshold: int) -> tuple[WorkerState, str]:
         if signals.serving is False:
             return WorkerState.NOT_READY, "its health service says not serving"
         return WorkerState.READY, "session open"
-    if signals.failures >= failure_threshold:
+    if signals.incompatible or signals.failures >= failure_threshold:
         return WorkerState.FAILED, signals.last_error or "not reachable"
     if signals.ever_open:
         return WorkerState.NOT_READY, signals.last_error or "session lost"

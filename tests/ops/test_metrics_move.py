@@ -33,6 +33,7 @@ ELSEWHERE = {
     "headrace_detokenizer_state_limit": "constant",
     "headrace_limit": "constant",
     "headrace_slow_clients_total": "needs a client that stalls; tests/unit/gateway_api",
+    "headrace_retries_refused_total": "needs a spent budget; tests/unit/gateway_workers",
     "headrace_panic_routing": "needs most breakers open; tests/unit/gateway_workers",
     "headrace_cache_event_gaps_total": "needs lost events; tests/unit/gateway_prefix",
     "headrace_discovery_events_total": "no discovery here; tests/integration/test_discovery",

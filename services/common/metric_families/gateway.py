@@ -164,6 +164,7 @@ _RESILIENCE = (
         Label("reason", ("overloaded", "unavailable", "connect", "timeout", "other")),
     ),
     counter("headrace_resumes_total", "Requests that moved in mid-answer: resumed, or failed to.", Label("outcome", ("resumed", "failed"))),
+    counter("headrace_retries_refused_total", "Retries that were not made because the shared budget was spent."),
     gauge("headrace_retry_budget_remaining_ratio", "Share of the shared retry budget that is left, 1 when idle."),
     gauge("headrace_breaker_state", "Circuit breaker of each worker: 0 closed, 1 half-open, 2 open.", WORKER),
     counter(

@@ -42,6 +42,8 @@ async def test_all_numbers_are_scraped() -> None:
     fleet.group("m").index.tree.cleared("h:1")
     fleet.group("m").index.tree.stored("h:1", [1, 2, 3], 1)
     budget.spend("connect")
+    while budget.spend("other"):
+        pass
     async with admission.admit("m"):
         with fleet.lease(LeaseRequest("m", PromptKey([1, 2]))) as lease:
             lease.started(2, 1)
@@ -57,6 +59,7 @@ async def test_all_numbers_are_scraped() -> None:
         'headrace_prefix_blocks{worker="h:1"} 3.0',
         "headrace_prefix_tree_nodes 3.0",
         'headrace_retries_total{reason="connect"} 1.0',
+        "headrace_retries_refused_total 1.0",
         'headrace_resumes_total{outcome="resumed"} 2.0',
         'headrace_resumes_total{outcome="failed"} 1.0',
         'headrace_limit{limit="concurrent_requests"} 7.0',

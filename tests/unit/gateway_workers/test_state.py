@@ -28,6 +28,7 @@ def state(signals: Signals) -> WorkerState:
         (Signals(ever_open=True), NOT_READY),
         (Signals(ever_open=True, serving=True), NOT_READY),
         (Signals(ever_open=True, failures=3), FAILED),
+        (Signals(serving=True, incompatible=True), FAILED),
         (Signals(drained="admin"), DRAINING),
         (Signals(session=True, ever_open=True, serving=True, drained="admin"), DRAINING),
         (Signals(failures=3, drained="admin"), DRAINING),
