@@ -46,6 +46,7 @@ def submit_frames(flight: Flight, choices: list[Choice], handle_base: int, waite
         model=spec.model,
         tenant=spec.tenant,
         traceparent=spec.traceparent,
+        session=spec.routing_key,
     )
     for choice in choices:
         submit.choices.add(

@@ -76,6 +76,9 @@ class MemoryOptions(ModelOptions):
     disable_radix_cache: bool = option(False, "do not reuse prefixes", group="Memory")
     radix_eviction_policy: str = option("lru", "which cached prefix goes first", group="Memory", choices=EVICTIONS)
     radix_eviction_policy_config: str | None = option(None, "JSON object of the policy's own settings", group="Memory", check=_json_object)
+    enable_session_radix_cache: bool = option(
+        False, "what a session (routing_key, prompt_cache_key) used last is evicted after everything else", group="Memory"
+    )
     strip_thinking_cache: bool = option(False, "keep prompts only, not the output of requests that ended", group="Memory")
     disable_cache_events: bool = option(False, "do not publish what is cached; the gateway then routes without it", group="Memory")
 

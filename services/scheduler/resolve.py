@@ -45,6 +45,7 @@ def core_config(config: SchedulerConfig, info: EngineInfo, epoch: int) -> CoreCo
         disable_radix_cache=config.disable_radix_cache,
         radix_eviction_policy=config.radix_eviction_policy,
         radix_eviction_policy_config=policy_config,
+        enable_session_radix_cache=config.enable_session_radix_cache,
         strip_thinking_cache=config.strip_thinking_cache,
         publish_cache_events=not config.disable_cache_events,
         cache_epoch=epoch,

@@ -38,6 +38,15 @@ async def test_a_single_call_returns_the_tokens_and_one_final(tmp_path: Path) ->
         assert (final.usage.prompt_tokens, final.usage.completion_tokens) == (3, 4)
 
 
+async def test_what_a_session_used_last_outlives_strangers(tmp_path: Path) -> None:
+    async with scripted(tmp_path, None, "--max-total-tokens", "500", "--enable-session-radix-cache") as found:
+        asked = [list(range(first, first + 100)) for first in range(100, 1100, 100)]
+        for number, ids in enumerate(asked):
+            await _generate(found, submit(ids=ids, max_new=1, session="" if number else "chat"))
+        cached = [(await _generate(found, submit(ids=ids, max_new=1)))[1].usage.cached.device for ids in asked[:2]]
+        assert cached == [99, 0]
+
+
 async def test_many_requests_share_a_session_in_order_and_alone_give_the_same(tmp_path: Path) -> None:
     async with scripted(tmp_path) as found, found.session() as session:
         requests = [submit(handle, ids=[handle % 5 + 3] * (1 + handle % 40), max_new=1 + handle % 23) for handle in range(60)]

@@ -89,7 +89,7 @@ class Hello(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., client_id: _Optional[str] = ..., instance: _Optional[str] = ...) -> None: ...
 
 class Submit(_message.Message):
-    __slots__ = ("handle_base", "request_id", "attempt", "prompt", "choices", "sampling", "stops", "output", "deadline_ms", "priority", "waited_ms", "constraint", "model", "adapter", "tenant", "traceparent", "transfer", "dp_rank", "speculation", "require_weight_version", "expected_cached_tokens")
+    __slots__ = ("handle_base", "request_id", "attempt", "prompt", "choices", "sampling", "stops", "output", "deadline_ms", "priority", "waited_ms", "constraint", "model", "adapter", "tenant", "traceparent", "transfer", "dp_rank", "speculation", "require_weight_version", "expected_cached_tokens", "session")
     HANDLE_BASE_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
@@ -111,6 +111,7 @@ class Submit(_message.Message):
     SPECULATION_FIELD_NUMBER: _ClassVar[int]
     REQUIRE_WEIGHT_VERSION_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
     handle_base: int
     request_id: str
     attempt: int
@@ -132,7 +133,8 @@ class Submit(_message.Message):
     speculation: Speculation
     require_weight_version: str
     expected_cached_tokens: int
-    def __init__(self, handle_base: _Optional[int] = ..., request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., prompt: _Optional[_Union[Prompt, _Mapping]] = ..., choices: _Optional[_Iterable[_Union[Choice, _Mapping]]] = ..., sampling: _Optional[_Union[Sampling, _Mapping]] = ..., stops: _Optional[_Union[Stops, _Mapping]] = ..., output: _Optional[_Union[Output, _Mapping]] = ..., deadline_ms: _Optional[int] = ..., priority: _Optional[int] = ..., waited_ms: _Optional[int] = ..., constraint: _Optional[_Union[Constraint, _Mapping]] = ..., model: _Optional[str] = ..., adapter: _Optional[_Union[_common_pb2.Adapter, _Mapping]] = ..., tenant: _Optional[str] = ..., traceparent: _Optional[str] = ..., transfer: _Optional[_Union[KvTransfer, _Mapping]] = ..., dp_rank: _Optional[int] = ..., speculation: _Optional[_Union[Speculation, _Mapping]] = ..., require_weight_version: _Optional[str] = ..., expected_cached_tokens: _Optional[int] = ...) -> None: ...
+    session: str
+    def __init__(self, handle_base: _Optional[int] = ..., request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., prompt: _Optional[_Union[Prompt, _Mapping]] = ..., choices: _Optional[_Iterable[_Union[Choice, _Mapping]]] = ..., sampling: _Optional[_Union[Sampling, _Mapping]] = ..., stops: _Optional[_Union[Stops, _Mapping]] = ..., output: _Optional[_Union[Output, _Mapping]] = ..., deadline_ms: _Optional[int] = ..., priority: _Optional[int] = ..., waited_ms: _Optional[int] = ..., constraint: _Optional[_Union[Constraint, _Mapping]] = ..., model: _Optional[str] = ..., adapter: _Optional[_Union[_common_pb2.Adapter, _Mapping]] = ..., tenant: _Optional[str] = ..., traceparent: _Optional[str] = ..., transfer: _Optional[_Union[KvTransfer, _Mapping]] = ..., dp_rank: _Optional[int] = ..., speculation: _Optional[_Union[Speculation, _Mapping]] = ..., require_weight_version: _Optional[str] = ..., expected_cached_tokens: _Optional[int] = ..., session: _Optional[str] = ...) -> None: ...
 
 class Prompt(_message.Message):
     __slots__ = ("token_ids", "total_tokens", "cache_salt", "extra_key", "media")

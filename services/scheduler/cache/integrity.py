@@ -40,6 +40,8 @@ def _check_tree(tree: RadixCache) -> None:
             raise IntegrityError(f"node ending at {node.end} has {node.locks} locks, its children {below}")
         if not node.tokens.size or node.end != parent.end + node.tokens.size:
             raise IntegrityError(f"node ending at {node.end} holds {node.tokens.size} tokens below {parent.end}")
+        if node.referers != len(node.ending or ()) + sum(child.referers for child in node.children.values()):
+            raise IntegrityError(f"node ending at {node.end} is referred to {node.referers} times, which its sessions do not explain")
         if node.locks:
             protected += node.tokens.size
         else:

@@ -62,6 +62,9 @@ class PrefixCache(Protocol):
         protects the returned node from now on.
         """
 
+    def refer(self, session: str, node: Node) -> None:
+        """The session's last sequence ends at `node`: where sessions count, it is kept longer than what none refers to."""
+
     def count_hit(self, node: Node) -> None:
         """Count one more use of the path to `node`, for policies that go by it."""
 

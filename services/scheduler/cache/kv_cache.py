@@ -130,15 +130,20 @@ class KvCache:
             group.table[row, shared:present] = own
         return TableWrite(row, shared, slots[0])
 
-    def release(self, row: int, computed: IntArray | None, priority: int = 0) -> None:
-        """End of a row: `computed` tokens go into the prefix cache, None keeps nothing; all other slots become free."""
+    def release(self, row: int, computed: IntArray | None, priority: int = 0, session: str = "") -> None:
+        """End of a row: `computed` tokens go into the prefix cache, None keeps nothing; all other slots become free.
+
+        What was kept is what `session` refers to from now on, if it has a name.
+        """
         lease = self._lease(row)
         first = int(self.rows.shared[row])
         if computed is not None and self.prefixes.enabled:
-            end = computed.size // self.page_size * self.page_size
+            end, node = computed.size // self.page_size * self.page_size, lease
             if end > first:
-                self._insert(row, computed[:end], priority, move_lock=False)
+                node, _ = self._insert(row, computed[:end], priority, move_lock=False)
                 first = end
+            if session:
+                self.prefixes.refer(session, node)
         self._free(row, first, int(self.rows.allocated[row]))
         self.prefixes.unlock(lease)
         self.rows.give_back(row)

@@ -43,6 +43,9 @@ class NoCache:
     def insert(self, node: Node, ids: IntArray, slots: Slots, priority: int = 0, *, move_lock: bool = False) -> tuple[Node, int]:
         return self._root, ids.size
 
+    def refer(self, session: str, node: Node) -> None:
+        return None
+
     def count_hit(self, node: Node) -> None:
         return None
 

@@ -19,6 +19,7 @@ class Node:
         "children",
         "created",
         "end",
+        "ending",
         "high_water",
         "hits",
         "last_used",
@@ -26,6 +27,7 @@ class Node:
         "namespace",
         "parent",
         "priority",
+        "referers",
         "slots",
         "tail_hash",
         "ticket",
@@ -47,6 +49,8 @@ class Node:
         self.high_water = self.end  # longest sequence ever seen through this node
         self.blocks: list[int] = []  # hashes of the blocks whose last token lies here
         self.tail_hash = 0  # hash of the last complete block at or before `end`
+        self.referers = 0  # sessions whose last sequence ends here or below
+        self.ending: set[Hashable] | None = None  # those that end here
         self.ticket = -1  # number of this node's valid entry in the eviction heap
 
     @property

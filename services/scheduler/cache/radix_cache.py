@@ -12,6 +12,7 @@ from services.scheduler.cache.events import Cleared, EventLog, Removed, Stored
 from services.scheduler.cache.eviction import EvictionPolicy, Score
 from services.scheduler.cache.interface import PrefixMatch, Slots
 from services.scheduler.cache.node import Node
+from services.scheduler.cache.sessions import Sessions, SessionsLast
 from services.scheduler.core.plan import IntArray
 
 _EMPTY: IntArray = np.empty(0, np.int32)
@@ -28,9 +29,17 @@ class RadixCache:
     enabled = True
 
     def __init__(
-        self, policy: EvictionPolicy, root_hash: Callable[[Hashable], int], events: EventLog, page_size: int = 1, groups: int = 1
+        self,
+        policy: EvictionPolicy,
+        root_hash: Callable[[Hashable], int],
+        events: EventLog,
+        page_size: int = 1,
+        groups: int = 1,
+        sessions: Sessions | None = None,
     ) -> None:
-        self._policy = policy
+        """With `sessions`, what they refer to is evicted after everything else."""
+        self._policy = policy if sessions is None else SessionsLast(policy)
+        self._sessions = sessions
         self._root_hash = root_hash
         self._events = events
         self._page = page_size
@@ -115,6 +124,11 @@ class RadixCache:
             self._offer(node)
         return node, present
 
+    def refer(self, session: str, node: Node) -> None:
+        if self._sessions is not None:
+            for freed in self._sessions.refer((node.namespace, session), node):
+                self._offer(freed)
+
     def count_hit(self, node: Node) -> None:
         current: Node | None = node
         while current is not None:
@@ -192,7 +206,10 @@ class RadixCache:
         self._roots = {name: root for name, root in self._roots.items() if root.locks}
         for root in self._roots.values():
             root.children.clear()
+            root.referers = 0
         self._heap.clear()
+        if self._sessions is not None:
+            self._sessions.clear()
         self._size = 0
         self.evictable_tokens = 0
         self.version += 1
@@ -255,7 +272,7 @@ class RadixCache:
         assert parent is not None
         upper = Node(node.namespace, parent, node.tokens[:at], tuple(slots[:at] for slots in node.slots), node.created)
         upper.last_used, upper.hits, upper.priority = node.last_used, node.hits, node.priority
-        upper.locks, upper.high_water = node.locks, node.high_water
+        upper.locks, upper.high_water, upper.referers = node.locks, node.high_water, node.referers
         kept = upper.end // BLOCK_SIZE - parent.end // BLOCK_SIZE
         upper.blocks, node.blocks = node.blocks[:kept], node.blocks[kept:]
         upper.tail_hash = upper.blocks[-1] if upper.blocks else parent.tail_hash
@@ -325,6 +342,8 @@ class RadixCache:
         removed.extend(reversed(node.blocks))
         self._size -= 1
         node.ticket = -1
+        if node.ending and self._sessions is not None:
+            self._sessions.move_up(node)
         del parent.children[self._key(node.tokens, 0)]
         self._offer(parent)
         if parent.parent is None:

@@ -87,6 +87,7 @@ class SubmitConverter:
             arrival_ns=now_ns - submit.waited_ms * _NS_PER_MS,
             tenant=submit.tenant,
             namespace=Namespace(cache_salt=submit.prompt.cache_salt, extra_key=submit.prompt.extra_key),
+            session=submit.session,
             prompt_logprobs_from=self._prompt_logprobs_from(submit.output, prompt_ids.size),
             stream_interval=max(1, submit.output.stream_interval),
             grammar=grammar,

@@ -12,6 +12,7 @@ from services.scheduler.cache.interface import PrefixCache
 from services.scheduler.cache.kv_cache import KvCache
 from services.scheduler.cache.no_cache import NoCache
 from services.scheduler.cache.radix_cache import RadixCache
+from services.scheduler.cache.sessions import Sessions
 from services.scheduler.core.batch import Batch
 from services.scheduler.core.chunk_pace import ChunkPace
 from services.scheduler.core.counters import Counters
@@ -39,7 +40,10 @@ def build_state(
     if preempts and config.min_free_slots_delay > 1:
         raise ValueError("min_free_slots_delay: a place freed for a higher priority would be kept free: disable_priority_preemption")
     policy = make_policy(config.radix_eviction_policy, config.radix_eviction_policy_config, info.page_size)
-    prefixes: PrefixCache = NoCache() if config.disable_radix_cache else RadixCache(policy, _root_hash(info), events, info.page_size)
+    sessions = Sessions() if config.enable_session_radix_cache else None
+    prefixes: PrefixCache = (
+        NoCache() if config.disable_radix_cache else RadixCache(policy, _root_hash(info), events, info.page_size, sessions=sessions)
+    )
     group = CacheGroup("full", info.num_slots, info.max_rows, info.context_length, info.page_size)
     return State(
         config=config,

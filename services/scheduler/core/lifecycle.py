@@ -57,7 +57,7 @@ def leave_row(state: State, choice: Choice, *, keep_cache: bool) -> None:
     computed = state.batch.computed(row) if keep_cache else None
     if computed is not None and state.config.strip_thinking_cache:
         computed = computed[: choice.prompt_len]
-    state.cache.release(row, computed, choice.priority)
+    state.cache.release(row, computed, choice.priority, choice.request.session)
     state.batch.vacate(row)
     state.changes.release(row)
     if state.chunked is choice:

@@ -127,6 +127,7 @@ class SubmitRequest:
     arrival_ns: int | None = None  # its place in the queue and bound of waiting; None = received; earlier if it waited elsewhere
     tenant: str = ""
     namespace: Namespace = BASE_NAMESPACE
+    session: str = ""  # requests that go on from one another; only the prefix cache cares
     prompt_logprobs_from: int | None = None  # first prompt position whose logprob is wanted
     stream_interval: int = 1  # tokens per output row after the first token
     stop_matcher: Callable[[], StopMatcher] | None = None

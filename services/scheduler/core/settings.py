@@ -34,6 +34,7 @@ class SchedulerConfig:
     disable_radix_cache: bool = False
     radix_eviction_policy: str = "lru"
     radix_eviction_policy_config: Mapping[str, float] = field(default_factory=dict)
+    enable_session_radix_cache: bool = False  # what a session used last is evicted last
     strip_thinking_cache: bool = False  # outputs do not enter the prefix cache
     publish_cache_events: bool = True
     cache_epoch: int = 0  # differs between two starts of a worker

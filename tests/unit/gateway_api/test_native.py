@@ -47,6 +47,13 @@ async def test_defaults_reach_the_worker(stack: Stack) -> None:
     assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.min_p, sampling.repetition_penalty) == (1, 1, -1, 0, 1)
 
 
+async def test_what_belongs_together_is_named_to_the_worker(stack: Stack) -> None:
+    await stack.post("/generate", {**ASK, "routing_key": "chat 1"})
+    await stack.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "prompt_cache_key": "chat 2"})
+    await stack.post("/generate", ASK)
+    assert [submit.session for submit in stack.worker.submits] == ["chat 1", "chat 2", ""]
+
+
 @pytest.mark.parametrize("incremental", [False, True])
 async def test_streams_are_cumulative_unless_told_otherwise(incremental: bool) -> None:
     async with running(incremental_streaming_output=incremental) as stack:

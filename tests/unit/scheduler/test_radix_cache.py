@@ -17,15 +17,16 @@ from services.scheduler.cache.groups import CacheGroup
 from services.scheduler.cache.integrity import check
 from services.scheduler.cache.kv_cache import KvCache
 from services.scheduler.cache.radix_cache import RadixCache
+from services.scheduler.cache.sessions import Sessions
 from services.scheduler.convert.events import event_updates, snapshot_updates
 from services.scheduler.core.plan import IntArray
 
 ROOTS = {"a": 11, "b": 22}
 
 
-def make(pool: int = 600, page: int = 1, policy: str = "lru") -> tuple[KvCache, RadixCache, EventLog]:
+def make(pool: int = 600, page: int = 1, policy: str = "lru", sessions: Sessions | None = None) -> tuple[KvCache, RadixCache, EventLog]:
     events = EventLog()
-    tree = RadixCache(make_policy(policy, page_size=page), lambda name: ROOTS[str(name)], events, page)
+    tree = RadixCache(make_policy(policy, page_size=page), lambda name: ROOTS[str(name)], events, page, sessions=sessions)
     return KvCache([CacheGroup("full", pool, 8, 200, page)], tree, 8), tree, events
 
 
@@ -70,10 +71,10 @@ STEPS = st.lists(
 
 
 @settings(max_examples=120, deadline=None)
-@given(steps=STEPS, page=st.sampled_from([1, 4, 16]), policy=st.sampled_from(EVICTION_POLICIES))
-def test_equals_brute_force(steps: list[tuple[str, str, list[int], int]], page: int, policy: str) -> None:
+@given(steps=STEPS, page=st.sampled_from([1, 4, 16]), policy=st.sampled_from(EVICTION_POLICIES), sessions=st.sampled_from([None, 1, 2, 9]))
+def test_equals_brute_force(steps: list[tuple[str, str, list[int], int]], page: int, policy: str, sessions: int | None) -> None:
     """Rows share the tree, computed tokens come and go; after every step the books add up and matches are exact."""
-    cache, tree, log = make(page=page, policy=policy)
+    cache, tree, log = make(page=page, policy=policy, sessions=Sessions(sessions) if sessions else None)
     reader = Blocks()
     running: list[tuple[int, str, IntArray]] = []
     for action, name, tokens, number in steps:
@@ -91,7 +92,7 @@ def test_equals_brute_force(steps: list[tuple[str, str, list[int], int]], page: 
                 cache.commit(row, ids)
             else:
                 running.remove((row, name, ids))
-                cache.release(row, ids if action == "finish" else None)
+                cache.release(row, ids if action == "finish" else None, session="xyz"[number % 3])
         elif action == "evict":
             slots = tree.evict(number * 9)
             cache.groups[0].free(slots[0])
