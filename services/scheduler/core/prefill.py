@@ -25,7 +25,7 @@ class PrefillRound:
     def __init__(self, state: State, chunk_room: int, *, share_prefixes: bool = False) -> None:
         self._state = state
         self._page = state.cache.page_size
-        self._chunk_room = chunk_room
+        self.room = self._chunk_room = chunk_room
         self._shared = RoundPrefixes() if share_prefixes and state.cache.prefixes.enabled else None
         self._prompt_room = max(state.config.max_prefill_tokens, state.info.context_length)
         self._reserved = 0.0  # tokens the running choices are expected to need, those of this round included

@@ -124,6 +124,9 @@ class Scheduler:
             return None
         self._step_id += 1
         step = build_step(state, self._step_id, prefill.parts, decode)
+        prompt_tokens = sum(part.count for part in prefill.parts)
+        mode = step.plan.mode.name.lower()
+        state.decisions.add_step(state.clock(), mode, prompt_tokens, step.decode_rows, prefill.room, self._decodes_owed)
         self._pace(step)
         self._reporter.launched(step, prefill.new_choices, prefill.cached_tokens)
         return step

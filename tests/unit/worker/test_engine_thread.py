@@ -144,11 +144,14 @@ async def test_who_is_accepted_hears_it_before_the_first_step_is_done() -> None:
 
 async def test_a_cancelled_request_hears_it_before_others_have_computed_their_step() -> None:
     listener = _Listener()
-    engine = EngineThread(_build(Script(failures=(Failure(3, "hang", 0.2),))), listener.on_turn, listener.on_failure)
+    engine = EngineThread(_build(Script(step_ms=5.0)), listener.on_turn, listener.on_failure)
     await engine.start()
-    engine.send(Submit(_request(1)), Submit(_request(2, tokens=900)), Cancel(1, 2))
-    await listener.until(lambda: bool(listener.finals))
-    assert listener.finals == [1] and not listener.ids
+    engine.send(Submit(_request(1, tokens=400)), Submit(_request(2, tokens=400)))
+    await listener.until(lambda: len(listener.ids) == 2)
+    engine.send(Cancel(1, 2))
+    await listener.until(lambda: listener.finals == [1])
+    (told,) = [delivery for delivery in listener.deliveries if delivery.output.finals]
+    assert told.mode is None and not told.output.tokens.handles
     engine.send(Cancel(2, 2))
     await listener.until(lambda: len(listener.finals) == 2)
     await engine.stop()
