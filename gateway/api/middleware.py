@@ -21,6 +21,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 ACCESS = web.AppKey("access", dict)
 _UNMATCHED = "unmatched"
+_METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"))  # each is a value of a metric's label
 _CONTROL = ("/abort_request", "/flush_cache", "/workers")
 
 DRAINING = web.AppKey("draining", asyncio.Event)
@@ -58,7 +59,7 @@ async def around(request: web.Request, handler: Handler) -> web.StreamResponse:
         return response
     finally:
         seconds = time.monotonic() - began
-        doors.recorder.http(route_of(request), request.method, status, seconds)
+        doors.recorder.http(route_of(request), request.method if request.method in _METHODS else "other", status, seconds)
         log_access(request_id, request.method, route_of(request), status, seconds)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,8 @@ from services.tokenizer.model import TokenizerModel
 SERVICE_NAME = "headrace.tokenizer.v1.Tokenizer"
 R = TypeVar("R")
 
+log = logging.getLogger(__name__)
+
 _RENDER_THREADS = 4
 _QUIET_S = 1.0
 
@@ -41,9 +44,7 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
         self._instruments = Instruments(metrics)
         merged = config.dynamic_batch_tokenizer_batch_size if config.enable_dynamic_batch_tokenizer else 1
         policy = BatchPolicy(merged, config.dynamic_batch_tokenizer_batch_timeout if config.enable_dynamic_batch_tokenizer else 0.0)
-        self.batcher = Batcher(
-            model.tokenizer, policy, long_threads=config.tokenizer_threads, max_queued_texts=config.max_queued_texts
-        )
+        self.batcher = Batcher(model.tokenizer, policy, long_threads=config.tokenizer_threads, max_queued_texts=config.max_queued_texts)
         self._renderers = ThreadPoolExecutor(_RENDER_THREADS, "render")
         self._calls = 0
         self._last_call = 0.0
@@ -82,6 +83,8 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
         return info(self._model, max_text_bytes=self._config.max_text_bytes, max_batch=self._config.max_batch)
 
     async def _answer(self, context: Any, work: Callable[[], Awaitable[R]]) -> R:
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("called", extra={"request_id": str(dict(context.invocation_metadata() or ()).get("x-request-id", ""))})
         self._calls += 1
         try:
             return await work()

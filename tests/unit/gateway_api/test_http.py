@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -113,9 +114,12 @@ async def test_unmatched_paths_share_one_series() -> None:
     async with running(metrics_on_main_port=True) as stack:
         for number in range(100):
             await stack.get(f"/scan/{number}.php")
+        for method in ("PROPFIND", "TRACE", "MKCOL", "LOCK"):
+            async with stack.http.request(method, stack.url + "/scan") as answer:
+                assert answer.status in (404, 405)
         async with stack.http.get(stack.url + "/metrics") as answer:
             lines = [line for line in (await answer.text()).splitlines() if line.startswith("headrace_http_requests_total{")]
-        assert sum("unmatched" in line for line in lines) == 1
+        assert sorted(re.findall(r'method="(\w+)"', " ".join(line for line in lines if "unmatched" in line))) == ["GET", "other"]
 
 
 async def test_workers_through_the_admin_routes(stack: Stack) -> None:
