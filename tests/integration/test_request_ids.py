@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import aiohttp
 
 from tests.fakes.stack import until
-from tests.fleet.fleet import Fleet
+from tests.fleet.fleet import Fleet, Member
 from tests.helm.scripted import write_model
+
+
+def has_line(member: Member, text: str) -> bool:
+    return text in member.log
 
 
 async def test_a_request_is_found_by_its_id_in_every_log(tmp_path: Path) -> None:
@@ -23,6 +28,6 @@ async def test_a_request_is_found_by_its_id_in_every_log(tmp_path: Path) -> None
             assert answer.status == 200
             made = answer.headers["x-request-id"]
         for member in fleet.members:
-            await until(lambda seen=member: f"request_id={made}" in seen.log, 10)
+            await until(partial(has_line, member, f"request_id={made}"), 10)
             assert "request_id=joined-7" in member.log, member.name
             assert "forged" not in member.log, member.name
