@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 from gateway.clients.tokenizer import TokenizerClient
 from gateway.flight.flight import Flight
 from gateway.flight.spec import ChatPrompt, GenerateSpec, IdsPrompt, TextPrompt
 from gateway.models import ModelCatalog, ModelLimits
+from gateway.parsing.reasoning.beginning import at_end_of, in_text
 from services.common.errors import ContextLengthExceeded, InvalidRequest
 
 
@@ -38,22 +41,29 @@ class Preparer:
         return await self._tokenizer.render_chat(model, prompt, request_id=request_id, timeout_s=timeout_s)
 
     async def _special(self, flight: Flight, model: str) -> None:
-        keep = flight.spec.stops.keep_special_tokens
-        constraint = flight.spec.constraint
-        after = constraint.after_text if constraint is not None else ""
-        if not keep and not after:
+        keep, thought = flight.spec.stops.keep_special_tokens, flight.spec.thought
+        if not keep and thought is None:
             return
         known = (await self._tokenizer.info(model, timeout_s=flight.remaining_s())).special_tokens
-        flight.thought_end_id = known.get(flight.spec.stops.thought_end)
         flight.keep_special_ids = tuple(known[text] for text in keep if text in known)
-        if after:
-            if after in known:
-                flight.begin_after_ids = (known[after],)
-            else:
-                [ids] = await self._tokenizer.encode(
-                    model, [after], add_special=False, request_id=flight.spec.request_id, timeout_s=flight.remaining_s()
-                )
-                flight.begin_after_ids = tuple(ids)
+        if thought is None:
+            return
+        begin, end = [[known[tag]] if tag in known else await self._tag_ids(flight, model, tag) for tag in (thought.begin, thought.end)]
+        flight.thought_end_id = end[0] if len(end) == 1 else None
+        prompt = flight.spec.prompt
+        if isinstance(prompt, ChatPrompt) and prompt.continue_final_message:
+            flight.thought_at = in_text(json.loads(prompt.messages_json)[-1]["content"], thought)
+        else:
+            flight.thought_at = at_end_of(flight.prompt_ids, thought, begin, end)
+        if flight.spec.constraint is not None and (flight.thought_at == "inside" or (flight.thought_at == "maybe" and thought.awaited)):
+            flight.begin_after_ids = tuple(end)
+
+    async def _tag_ids(self, flight: Flight, model: str, tag: str) -> list[int]:
+        spec = flight.spec
+        [ids] = await self._tokenizer.encode(
+            model, [tag], add_special=False, request_id=spec.request_id, timeout_s=flight.remaining_s()
+        )
+        return ids
 
 
 def _prompt_field(spec: GenerateSpec) -> str:

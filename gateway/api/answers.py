@@ -22,6 +22,11 @@ def finish_reason(choice: Choice, *, called: bool = False) -> str:
     return str(reason.value)
 
 
+def is_cut(choice: Choice) -> bool:
+    """Did something other than the model end the text?"""
+    return choice.finish is None or choice.finish.reason is not Reason.STOP
+
+
 def matched_stop(choice: Choice) -> int | str | None:
     """What ended the text: a token id or a stop text."""
     return choice.finish.matched if choice.finish is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.api.answers import chat_logprob, finish_reason, matched_stop, quote
+from gateway.api.answers import chat_logprob, finish_reason, is_cut, matched_stop, quote
 from gateway.api.errors import dumps, spell
 from gateway.api.schema.chat import ChatCall
 from gateway.api.sse import SseStream
@@ -76,7 +76,7 @@ class ChatStream:
             self._say(choice, [Content(piece)])
             return
         parser = self._parsers[choice.index]
-        self._say(choice, parser.feed(piece))
+        self._say(choice, parser.feed(piece, choice.flight.thought_at))
         if parser.satisfied:
             choice.flight.satisfy(choice)
 
@@ -85,7 +85,7 @@ class ChatStream:
         called = False
         if self._parsers:
             parser = self._parsers[choice.index]
-            self._say(choice, parser.finish())
+            self._say(choice, parser.finish(choice.flight.thought_at, cut=is_cut(choice)))
             called = parser.called
         self._report_rest(choice)
         finish = finish_reason(choice, called=called)

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from gateway.api.answers import chat_logprob, finish_reason, ids_in, matched_stop
+from gateway.api.answers import chat_logprob, finish_reason, ids_in, is_cut, matched_stop
 from gateway.api.body import read_json
 from gateway.api.chat_stream import ChatChunks, ChatStream
 from gateway.api.checked import accept_check, verdict_list, verdict_of
@@ -75,13 +75,13 @@ class Collected:
     def text(self, choice: Choice, piece: str) -> None:
         """See Listener."""
         parser = self.parsers[choice.index]
-        parser.feed(piece)
+        parser.feed(piece, choice.flight.thought_at)
         if parser.satisfied:
             choice.flight.satisfy(choice)
 
     def finished(self, choice: Choice) -> None:
         """See Listener."""
-        self.parsers[choice.index].finish()
+        self.parsers[choice.index].finish(choice.flight.thought_at, cut=is_cut(choice))
 
 
 async def _whole(call: ChatCall, flight: Flight, collected: Collected, who: Caller) -> dict[str, Any]:

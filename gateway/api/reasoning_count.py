@@ -20,4 +20,6 @@ def reasoning_tokens(choice: Choice, plan: ParsePlan, parser: AnswerParser | Non
         return choice.output_ids.index(end) + 1
     text = choice.full_text()
     at = text.find(plan.reasoning.end)
-    return 0 if at < 0 else min(total, round(total * (at + len(plan.reasoning.end)) / max(1, len(text))))
+    if at < 0:
+        return total if choice.flight.thought_at == "inside" else 0
+    return min(total, round(total * (at + len(plan.reasoning.end)) / max(1, len(text))))

@@ -17,7 +17,7 @@ from typing import Protocol
 from gateway.flight.choice import Choice
 from gateway.flight.result import Finish, Reason, TokenLogprob
 from gateway.flight.seeds import choice_seed
-from gateway.flight.spec import GenerateSpec
+from gateway.flight.spec import GenerateSpec, ThoughtAt
 from gateway.workers.lease import Lease
 from gateway.workers.worker import ModelIdentity
 from services.common.errors import HeadraceError
@@ -92,6 +92,7 @@ class Flight:
         self.keep_special_ids: tuple[int, ...] = ()
         self.begin_after_ids: tuple[int, ...] = ()
         self.thought_end_id: int | None = None
+        self.thought_at: ThoughtAt = "maybe"
 
     @property
     def begun(self) -> bool:

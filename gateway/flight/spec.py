@@ -67,7 +67,6 @@ class Stops:
     skip_special_tokens: bool = True
     spaces_between_special: bool = False
     keep_special_tokens: tuple[str, ...] = ()
-    thought_end: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +80,29 @@ class Logprobs:
     tempered: bool = False
 
 
+ThoughtAt = Literal["inside", "maybe", "after"]
+"""Where an answer begins: in a thought, whose tag may still come; perhaps with the tag of one; or in the answer proper."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """Tags around a thought that may come first. otherwise: where answers begin that no prompt has begun.
+
+    awaited: a thought is expected to come even if nothing has begun it.
+    """
+
+    begin: str
+    end: str
+    otherwise: ThoughtAt
+    awaited: bool
+
+
 ConstraintKind = Literal["json_schema", "regex", "ebnf", "structural_tag"]
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A grammar the output must follow. `after_text`: it begins once this token text was produced.
+    """A grammar the output must follow; it begins after the thought, if there is one.
 
     field: the place in the request that it comes from, where that is not called like its kind.
     lenient: what of a schema the worker does not enforce is left out; the answer is checked against all of it.
@@ -94,7 +110,6 @@ class Constraint:
 
     kind: ConstraintKind
     text: str
-    after_text: str = ""
     field: str = ""
     lenient: bool = False
 
@@ -124,6 +139,7 @@ class GenerateSpec:
     logprobs: Logprobs | None = None
     constraint: Constraint | None = None
     check: SchemaCheck | None = None
+    thought: Thought | None = None
     stream_interval: int = 1
     priority: int | None = None
     extra_key: str = ""

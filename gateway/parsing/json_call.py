@@ -115,6 +115,14 @@ class JsonCall:
         """Has the key of the name been read? Then it is meant as a call."""
         return self._begun or self._role == "name"
 
+    @property
+    def likely(self) -> bool:
+        """Does what has come of it look like the beginning of a call?"""
+        if self._role:
+            return self._role != "other"
+        key = "".join(self._key.text)[1:]
+        return any(name.startswith(key) for name in (*NAME_KEYS, *ARGUMENT_KEYS))
+
     def feed(self, text: str) -> tuple[int, list[Event]]:
         """(characters consumed, what they brought). Stops at the object's end and at what cannot be a call."""
         events: list[Event] = []

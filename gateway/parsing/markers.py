@@ -33,10 +33,10 @@ def sayable(text: str, markers: Sequence[str]) -> int:
 _A_BEGINNING = 3
 
 
-def released(rest: str, markers: Sequence[str], *, called: bool = False) -> str:
+def released(rest: str, markers: Sequence[str], *, likely: bool = False) -> str:
     """What of the held text is content once the text has ended: a marker that broke off is not, if enough of it came.
 
-    After a call (`called`) one character is enough.
+    Where one is `likely`, as after a call or in a text that was cut, one character is enough.
     """
     held = held_tail(rest, markers)
-    return rest[: len(rest) - held].rstrip() if held >= (1 if called else _A_BEGINNING) else rest
+    return rest[: len(rest) - held].rstrip() if held >= (1 if likely else _A_BEGINNING) else rest

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from gateway.flight.spec import ThoughtAt
 from gateway.parsing.events import CallArguments, CallBegin, CallEnd, Content, Event, Reasoning
 from gateway.parsing.forced import ArrayParser, NamedParser
 from gateway.parsing.reasoning.splitter import ReasoningFamily, ReasoningSplitter
@@ -13,10 +14,14 @@ from gateway.parsing.tools.interface import ToolFamily, ToolParser, openai_id
 
 @dataclass(frozen=True, slots=True)
 class ParsePlan:
-    """One request's parsers. forced: "", "required" or "named". separate_reasoning False leaves thoughts in the content."""
+    """One request's parsers. forced: "", "required" or "named".
+
+    separate_reasoning: False leaves thoughts in the content. stream_reasoning: False brings a thought when it has ended.
+    """
 
     reasoning: ReasoningFamily | None = None
     separate_reasoning: bool = True
+    stream_reasoning: bool = True
     tools: ToolFamily | None = None
     forced: str = ""
     forced_name: str = ""
@@ -55,6 +60,8 @@ class AnswerParser:
     def __init__(self, plan: ParsePlan) -> None:
         apart = plan.reasoning is not None and plan.separate_reasoning
         self._splitter = ReasoningSplitter(plan.reasoning) if apart and plan.reasoning is not None else None
+        self._begun = False
+        self._held_thought: list[str] | None = None if plan.stream_reasoning else []
         self._tools = _tool_parser(plan)
         self._family = plan.tools
         self._parallel = plan.parallel
@@ -63,19 +70,27 @@ class AnswerParser:
         self.reasoning: list[str] = []
         self.calls: list[Call] = []
 
-    def feed(self, text: str) -> list[Event]:
-        """What the next piece of text brings."""
+    def feed(self, text: str, at: ThoughtAt | None = None) -> list[Event]:
+        """What the next piece of text brings. at: where the answer begins, where that is known."""
+        self._begin(at)
         events: list[Event] = [Content(text)]
         if self._splitter is not None:
             events = self._splitter.feed(text)
         return self._keep(self._through_tools(events))
 
-    def finish(self) -> list[Event]:
-        """What was held back."""
-        events = self._through_tools(self._splitter.finish() if self._splitter is not None else [])
+    def finish(self, at: ThoughtAt | None = None, *, cut: bool = False) -> list[Event]:
+        """What was held back. cut: the text did not end by itself, so that a marker may have broken off."""
+        self._begin(at)
+        events = self._through_tools(self._splitter.finish(cut=cut) if self._splitter is not None else [])
         if self._tools is not None:
+            self._tools.cut = cut
             events += self._tools.finish()
-        return self._keep(events)
+        return self._keep([*events, *self._release_thought()])
+
+    def _begin(self, at: ThoughtAt | None) -> None:
+        if not self._begun and at is not None and self._splitter is not None:
+            self._splitter.begins(at)
+        self._begun = True
 
     @property
     def satisfied(self) -> bool:
@@ -101,14 +116,27 @@ class AnswerParser:
     def _through_tools(self, events: Iterable[Event]) -> list[Event]:
         found: list[Event] = []
         for event in events:
+            if not isinstance(event, Reasoning):
+                found += self._release_thought()
             if isinstance(event, Content) and self._tools is not None:
                 found += self._tools.feed(event.text)
             elif isinstance(event, Reasoning):
                 self._thought = True
-                found.append(event)
+                if self._held_thought is None:
+                    found.append(event)
+                else:
+                    self._held_thought.append(event.text)
             else:
                 found.append(event)
         return found
+
+    def _release_thought(self) -> list[Event]:
+        """A thought that was to come in one piece."""
+        if not self._held_thought:
+            return []
+        text = "".join(self._held_thought)
+        self._held_thought.clear()
+        return [Reasoning(text)]
 
     def _keep(self, events: list[Event]) -> list[Event]:
         kept: list[Event] = []

@@ -15,13 +15,17 @@ from tests.fakes import byte_vocabulary as vocabulary
 
 
 class FakeTokenizer(pb_grpc.TokenizerServicer):
-    """`refuse_next`: calls to answer with UNAVAILABLE; messages whose content is "boom" are refused by the template."""
+    """`refuse_next`: calls to answer with UNAVAILABLE; messages whose content is "boom" are refused by the template.
+
+    `generation_prompt`: what the template writes after "assistant: ".
+    """
 
     def __init__(self, model: str = "fake") -> None:
         self.model = model
         self.refuse_next = 0
         self.calls = 0
         self.request_ids: list[str] = []
+        self.generation_prompt = ""
         self.generation_defaults: dict[str, Any] = {}
         self.last_chat: pb.RenderChatRequest | None = None
         self.server: grpc.aio.Server | None = None
@@ -62,7 +66,7 @@ class FakeTokenizer(pb_grpc.TokenizerServicer):
         if any(message.get("content") == "boom" for message in messages):
             await abort(context, InvalidRequest("no boom here", field="messages"))
         text = request.tools_json + "".join(f"{m['role']}: {m['content']}{json.dumps(m.get('tool_calls', ''))}\n" for m in messages)
-        text += "assistant: " if request.add_generation_prompt else ""
+        text += "assistant: " + self.generation_prompt if request.add_generation_prompt else ""
         return pb.RenderChatResponse(encoding=pb.Encoded(token_ids=vocabulary.ids(text)), text=text, tokenizer_digest=vocabulary.DIGEST)
 
     async def Decode(self, request: pb.DecodeRequest, context: Any) -> pb.DecodeResponse:

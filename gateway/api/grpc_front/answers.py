@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from gateway.api.answers import finite
+from gateway.api.answers import finite, is_cut
 from gateway.api.checked import verdict_of
 from gateway.api.usage import cached_tokens
 from gateway.checking.checker import SchemaChecker
@@ -35,7 +35,7 @@ class MessageMaker:
     def text(self, choice: Choice, piece: str) -> None:
         """See Listener."""
         parser = self._parsers[choice.index]
-        events = parser.feed(piece)
+        events = parser.feed(piece, choice.flight.thought_at)
         if parser.satisfied:
             choice.flight.satisfy(choice)
         if self._stream:
@@ -44,7 +44,7 @@ class MessageMaker:
     def finished(self, choice: Choice) -> None:
         """See Listener."""
         parser = self._parsers[choice.index]
-        events = parser.finish()
+        events = parser.finish(choice.flight.thought_at, cut=is_cut(choice))
         if not self._stream:
             events = [Content("".join(parser.content)), Reasoning("".join(parser.reasoning))]
         self._send(choice, events, len(choice.output_ids), last=True)

@@ -17,7 +17,7 @@ from gateway.api.schema.response_format import read_response_format
 from gateway.api.schema.sampling import check_grammar, read_constraint, read_sampling, read_stops, refuse_unsupported
 from gateway.api.schema.schema_check import read_schema_check
 from gateway.api.schema.stream_options import StreamOptions, read_stream
-from gateway.flight.spec import ChatPrompt, Constraint, GenerateSpec
+from gateway.flight.spec import ChatPrompt, Constraint, GenerateSpec, Thought
 from gateway.parsing.forced import forced_schema
 from gateway.parsing.plan import ParsePlan
 from gateway.parsing.reasoning import reasoning_family
@@ -60,7 +60,7 @@ def read_chat(body: Mapping[str, Any], defaults: Defaults) -> ChatCall:
     use = _tool_use(fields, limits.max_tools)
     envelope = read_envelope(fields, defaults)
     kwargs = fields.object("chat_template_kwargs") or {}
-    plan = _plan(fields, defaults, use, kwargs)
+    plan = _plan(fields, defaults, use)
     functions = [tool["function"] for tool in use.tools] if use.forced or plan.tools is not None else []
     constraint, check = read_schema_check(fields, _constraint(fields, defaults, use, plan), functions)
     stops = read_stops(fields, defaults, max_names=("max_completion_tokens", "max_tokens"), default_max=None)
@@ -71,10 +71,11 @@ def read_chat(body: Mapping[str, Any], defaults: Defaults) -> ChatCall:
         prompt=_prompt(fields, messages, use, kwargs),
         n=fields.integer("n", 1, limits.max_choices) or 1,
         sampling=read_sampling(fields, defaults),
-        stops=replace(stops, keep_special_tokens=plan.keep_special, thought_end=plan.reasoning.end if plan.reasoning else ""),
+        stops=replace(stops, keep_special_tokens=plan.keep_special),
         logprobs=logprobs,
         constraint=constraint,
         check=check,
+        thought=_thought(plan, kwargs),
         stream_interval=envelope.stream_interval,
         priority=envelope.priority,
         extra_key=envelope.extra_key,
@@ -157,15 +158,21 @@ def _allowed(choice: Fields, tools: list[dict[str, Any]]) -> tuple[str, list[dic
     return mode, [tool for tool in tools if tool["function"]["name"] in names]
 
 
-def _plan(fields: Fields, defaults: Defaults, use: _ToolUse, kwargs: Mapping[str, Any]) -> ParsePlan:
-    family = reasoning_family(defaults.reasoning_parser)
-    thinks = family is not None and not (kwargs.get("enable_thinking") is False or kwargs.get("thinking") is False)
-    if not fields.boolean("stream_reasoning", True):
-        raise InvalidRequest("stream_reasoning: false is not supported: thoughts are streamed as they come", field="stream_reasoning")
+def _thought(plan: ParsePlan, kwargs: Mapping[str, Any]) -> Thought | None:
+    """What a template makes of `enable_thinking` shows at the end of its prompt; where nothing shows, the request's word counts."""
+    family = plan.reasoning
+    if family is None:
+        return None
+    wanted = kwargs.get("enable_thinking") is not False and kwargs.get("thinking") is not False
+    return Thought(family.begin, family.end, "inside" if wanted and family.starts_inside else "maybe", awaited=wanted)
+
+
+def _plan(fields: Fields, defaults: Defaults, use: _ToolUse) -> ParsePlan:
     auto = use.mode == "auto" and use.tools and defaults.tool_call_parser
     return ParsePlan(
-        reasoning=family if thinks else None,
+        reasoning=reasoning_family(defaults.reasoning_parser),
         separate_reasoning=fields.boolean("separate_reasoning", True),
+        stream_reasoning=fields.boolean("stream_reasoning", True),
         tools=tool_family(defaults.tool_call_parser) if auto else None,
         forced=use.mode if use.forced else "",
         forced_name=use.named,
@@ -175,7 +182,6 @@ def _plan(fields: Fields, defaults: Defaults, use: _ToolUse, kwargs: Mapping[str
 
 
 def _constraint(fields: Fields, defaults: Defaults, use: _ToolUse, plan: ParsePlan) -> Constraint | None:
-    after = plan.reasoning.end if plan.reasoning is not None else ""
     wanted = read_response_format(fields, defaults)
     direct = read_constraint(fields, defaults)
     if wanted is not None and direct is not None:
@@ -186,15 +192,15 @@ def _constraint(fields: Fields, defaults: Defaults, use: _ToolUse, plan: ParsePl
             raise InvalidRequest("a forced tool call and another grammar exclude each other", field="tool_choice")
         schema = forced_schema(list(use.tools), use.named, parallel=use.parallel)
         check_grammar(schema, "tools", defaults.limits.max_grammar_chars)
-        return Constraint("json_schema", schema, after, field="tools")
+        return Constraint("json_schema", schema, field="tools")
     if wanted is not None:
-        return replace(wanted, after_text=after)
+        return wanted
     functions = [tool["function"] for tool in use.tools]
     strict = any(function.get("strict") for function in functions)
     if strict and plan.tools is not None:
         tag = plan.tools.structural_tag(functions)
         check_grammar(tag, "tools", defaults.limits.max_grammar_chars)
-        return Constraint("structural_tag", tag, after, field="tools")
+        return Constraint("structural_tag", tag, field="tools")
     if strict and use.mode == "auto":
         raise InvalidRequest("strict tools need tool_choice required or named, or a --tool-call-parser", field="tools")
     return None

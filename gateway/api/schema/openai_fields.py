@@ -71,6 +71,7 @@ CHAT_HONOURED: Mapping[str, str] = {
     "add_generation_prompt": "default true",
     "continue_final_message": "go on with the last assistant message",
     "separate_reasoning": "default true: reasoning_content apart from content",
+    "stream_reasoning": "default true; false: a thought comes in one piece when it has ended",
     "sampling_seed": "same as seed",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gateway.flight.spec import ThoughtAt
 from gateway.parsing.events import Content, Event, Reasoning
 from gateway.parsing.markers import held_tail
 from gateway.parsing.stepped import Stepped
@@ -25,16 +26,25 @@ class ReasoningSplitter(Stepped):
     def __init__(self, family: ReasoningFamily) -> None:
         super().__init__()
         self._family = family
+        self._inside = family.starts_inside
         self._at = "start"
+
+    def begins(self, at: ThoughtAt) -> None:
+        """Before the first text: where the answer begins, if that is known better than by its family."""
+        if at == "after":
+            self._at = "answer"
+        self._inside = at == "inside"
 
     @property
     def thinking(self) -> bool:
         """Is the thought still going on?"""
-        return self._at in ("opening", "inside") or (self._at == "start" and self._family.starts_inside)
+        return self._at in ("opening", "inside") or (self._at == "start" and self._inside)
 
-    def finish(self) -> list[Event]:
-        """What was held back, at the end of the text."""
+    def finish(self, *, cut: bool = False) -> list[Event]:
+        """What was held back, at the end of the text; if that was `cut`, without a tag that broke off."""
         rest, self._buffer = self._buffer, ""
+        if cut:
+            rest = rest[: len(rest) - held_tail(rest, (self._family.end if self.thinking else self._family.begin,))]
         if not rest or self._at == "gap":
             return []
         if self.thinking:
@@ -50,7 +60,7 @@ class ReasoningSplitter(Stepped):
                 return False
             self._at = "inside"
         if self._at == "inside":
-            return self._inside(events)
+            return self._thought(events)
         if self._at == "gap":
             self._buffer = self._buffer.lstrip()
             if not self._buffer:
@@ -70,12 +80,12 @@ class ReasoningSplitter(Stepped):
             return True
         if begin.startswith(text):
             return False
-        if self._family.starts_inside:
+        if self._inside:
             self._buffer = text
-        self._at = "opening" if self._family.starts_inside else "answer"
+        self._at = "opening" if self._inside else "answer"
         return True
 
-    def _inside(self, events: list[Event]) -> bool:
+    def _thought(self, events: list[Event]) -> bool:
         end = self._family.end
         at = self._buffer.find(end)
         if at >= 0:

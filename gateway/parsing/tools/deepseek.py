@@ -31,7 +31,7 @@ class DeepSeekParser(SteppedParser):
 
     def finish(self) -> list[Event]:
         """See ToolParser."""
-        rest, self._buffer = released(self._buffer, (_CALLS, _CALL, *_INNER)), ""
+        rest, self._buffer = released(self._buffer, (_CALLS, _CALL, *_INNER), likely=self.cut), ""
         return [Content(rest)] if rest and not self._in_calls else []
 
     def _step(self, events: list[Event]) -> bool:

@@ -25,7 +25,7 @@ class HermesParser(SteppedParser):
 
     def finish(self) -> list[Event]:
         """See ToolParser."""
-        rest, self._buffer = released(self._buffer, (_BEGIN, _END), called=self._count > 0), ""
+        rest, self._buffer = released(self._buffer, (_BEGIN, _END), likely=self.cut or self._count > 0), ""
         if self._call is not None or self._closing or (self._count and not rest.strip()):
             return []
         return [Content(rest)] if rest else []

@@ -17,9 +17,11 @@ class ToolParser(ABC):
     """Reads one answer. Calls are numbered from 0 in order of appearance.
 
     satisfied: whatever may follow is not worth waiting for; the answer can be ended here.
+    cut: set before `finish` if the text did not end by itself: what may be the beginning of a call then is no content.
     """
 
     satisfied = False
+    cut = False
 
     @abstractmethod
     def feed(self, text: str) -> list[Event]:

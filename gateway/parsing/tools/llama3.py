@@ -27,9 +27,9 @@ class Llama3Parser(SteppedParser):
 
     def finish(self) -> list[Event]:
         """See ToolParser."""
-        rest, self._buffer = released(self._buffer, (_TAG,)), ""
+        rest, self._buffer = released(self._buffer, (_TAG,), likely=self.cut), ""
         call = self._call
-        if self._tagged or self._count or (call is not None and call.named):
+        if self._tagged or self._count or (call is not None and (call.named or (self.cut and call.likely))):
             return []
         if call is not None:
             rest = self._raw + rest

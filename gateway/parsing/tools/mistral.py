@@ -37,7 +37,7 @@ class MistralParser(SteppedParser):
 
     def finish(self) -> list[Event]:
         """See ToolParser."""
-        rest, self._buffer = released(self._buffer, (_BEGIN, _ARGS)), ""
+        rest, self._buffer = released(self._buffer, (_BEGIN, _ARGS), likely=self.cut), ""
         return [Content(rest)] if rest and not self._in_calls else []
 
     def _step(self, events: list[Event]) -> bool:

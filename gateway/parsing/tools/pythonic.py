@@ -28,6 +28,8 @@ class PythonicParser(SteppedParser):
     def finish(self) -> list[Event]:
         """See ToolParser."""
         rest, self._buffer = self._buffer, ""
+        if self.cut and self._mode == "start" and rest.lstrip().startswith("["):
+            return []
         return [Content(rest)] if rest and self._mode in ("start", "text") else []
 
     def _step(self, events: list[Event]) -> bool:

@@ -149,6 +149,7 @@ _BESIDE: dict[str, tuple[dict[str, Any], Any]] = {
     "parallel_tool_calls": ({**_TOOLS, "tool_choice": "required"}, False),
     "continue_final_message": ({"messages": _ASSISTANT_LAST}, True),
     "separate_reasoning": ({}, False),
+    "stream_reasoning": ({}, False),
     "schema_check": ({"json_schema": {"type": "array", "uniqueItems": True}}, "after"),
     "messages": ({}, [{"role": "user", "content": "z"}]),
     "model": ({}, "other"),

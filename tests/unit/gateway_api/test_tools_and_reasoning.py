@@ -107,6 +107,22 @@ async def test_a_grammar_begins_after_the_thought(tools: Stack) -> None:
     assert not tools.worker.submits[1].constraint.begin_after_ids
 
 
+async def test_what_the_template_has_done_about_a_thought_decides(tools: Stack) -> None:
+    tools.worker.script = lambda submit: say('hm</think>{"a": 1}' if 257 in submit.prompt.token_ids[-2:] else '{"a": 1}')
+    body = {"response_format": {"type": "json_object"}}
+    last = {"role": "assistant", "content": "Well: <think>"}
+    for content, thought, after in (("x<think>\n", "hm", [258]), ("x<think>\n\n</think>\n\n", None, [])):
+        tools.tokenizer.generation_prompt = content
+        _, answer = await tools.post("/v1/chat/completions", {**body, "messages": ASK["messages"]})
+        message = answer["choices"][0]["message"]
+        assert (message["reasoning_content"], message["content"]) == (thought, '{"a": 1}')
+        assert list(tools.worker.submits[-1].constraint.begin_after_ids) == after
+        assert (answer["usage"]["reasoning_tokens"] > 0) == (thought is not None)
+    tools.tokenizer.generation_prompt = ""
+    _, answer = await tools.post("/v1/chat/completions", {"messages": [*ASK["messages"], last], "continue_final_message": True})
+    assert answer["choices"][0]["message"]["reasoning_content"] is not None
+
+
 async def test_only_allowed_tools_are_shown_and_called(stack: Stack) -> None:
     other = {"type": "function", "function": {"name": "g"}}
     named = [{"type": "function", "function": {"name": "f"}}]
@@ -203,7 +219,7 @@ async def test_every_run_has_one_finish_reason(tools: Stack) -> None:
         ({"response_format": {"type": "structural_tag", "format": {}}}, "structural_tag", "response_format"),
         ({"tools": [TOOL], "tool_choice": "required"}, "json_schema", "tools"),
         ({"guided_json": {}}, "json_schema", "guided_json"),
-        ({"guided_choice": ["a"]}, "json_schema", "guided_choice"),
+        ({"guided_choice": ["a"]}, "regex", "guided_choice"),
         ({"regex": "a"}, "regex", "regex"),
     ],
 )

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.flight.spec import Thought, ThoughtAt
 from gateway.parsing.events import Content, Reasoning
 from gateway.parsing.plan import ParsePlan
 from gateway.parsing.reasoning import reasoning_family
+from gateway.parsing.reasoning.beginning import at_end_of, in_text
 from gateway.parsing.tools import tool_family
 
 CASES = [
@@ -54,3 +56,67 @@ def test_not_separated_leaves_the_text_alone() -> None:
     parser.feed("<think>hm</think>Four.")
     parser.finish()
     assert "".join(parser.content) == "<think>hm</think>Four."
+
+
+@pytest.mark.parametrize("family", ["qwen3", "deepseek-r1"])
+@pytest.mark.parametrize(
+    ("at", "text", "thought", "answer"),
+    [
+        ("inside", "hm</think>Four.", "hm", "Four."),
+        ("inside", "<think>hm</think>Four.", "hm", "Four."),
+        ("after", "Four. <think>", "", "Four. <think>"),
+        ("after", "<think>", "", "<think>"),
+        ("maybe", "<think>hm</think>Four.", "hm", "Four."),
+        ("maybe", "Four.", "", "Four."),
+    ],
+)
+def test_what_the_prompt_has_begun_counts_more_than_the_family(family: str, at: ThoughtAt, text: str, thought: str, answer: str) -> None:
+    for parts in ([text], list(text)):
+        parser = ParsePlan(reasoning=reasoning_family(family)).parser()
+        for part in parts:
+            parser.feed(part, at)
+        parser.finish(at)
+        assert ("".join(parser.reasoning), "".join(parser.content)) == (thought, answer)
+
+
+BEGIN, END = [7], [8, 9]
+TAGS = Thought("<think>", "</think>", "maybe", awaited=True)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "at"),
+    [
+        ([1, 2, 7], "inside"),
+        ([1, 2, 7, 3], "inside"),
+        ([1, 8, 9], "after"),
+        ([7, 3, 8, 9, 3], "after"),
+        ([7, 3, 8, 9, 3, 4, 5], "maybe"),
+        ([1, 2, 3], "maybe"),
+        ([9], "maybe"),
+        ([], "maybe"),
+    ],
+)
+def test_where_a_prompt_leaves_the_answer(prompt: list[int], at: str) -> None:
+    assert at_end_of(prompt, TAGS, BEGIN, END) == at
+
+
+def test_where_a_begun_answer_goes_on() -> None:
+    cases = {"<think>a": "inside", "<think>a</think>b": "after", "b": "after", "": "maybe"}
+    assert {text: in_text(text, TAGS) for text in cases} == cases
+
+
+def test_a_thought_in_one_piece() -> None:
+    parser = ParsePlan(reasoning=reasoning_family("qwen3"), stream_reasoning=False).parser()
+    events = [event for char in "<think>hm, hm</think>Four." for event in parser.feed(char)] + parser.finish()
+    assert events[0] == Reasoning("hm, hm")
+    assert "".join(e.text for e in events[1:] if isinstance(e, Content)) == "Four."
+    parser = ParsePlan(reasoning=reasoning_family("qwen3"), stream_reasoning=False).parser()
+    assert [*parser.feed("<think>hm, "), *parser.feed("hm"), *parser.finish(cut=True)] == [Reasoning("hm, hm")]
+
+
+@pytest.mark.parametrize(("text", "thought"), [("<thi", ""), ("<think>hm</thi", "hm")])
+def test_a_tag_that_breaks_off_is_no_text(text: str, thought: str) -> None:
+    parser = ParsePlan(reasoning=reasoning_family("qwen3")).parser()
+    parser.feed(text)
+    parser.finish(cut=True)
+    assert ("".join(parser.reasoning), "".join(parser.content)) == (thought, "")
