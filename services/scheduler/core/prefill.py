@@ -44,6 +44,8 @@ class PrefillRound:
         count = self._chunk(choice.fill.size - start, room)
         if count:
             self._plan_part(choice, start, count)
+        if self._shared is not None:
+            self._shared.add(choice)
         holders = len(self._state.live) - len(self._state.queue)
         if not self.parts and holders == 1:
             lifecycle.end(self._state, choice, FinishReason.ABORT, error=lifecycle.out_of_pool())

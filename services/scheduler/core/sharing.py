@@ -13,7 +13,7 @@ SHARE_AT_LEAST = 32  # tokens that must be saved to make a choice wait
 
 
 class RoundPrefixes:
-    """Prompts admitted in this round, found by their first tokens."""
+    """Prompts that are computed in this round, newly admitted or by their next chunk, found by their first tokens."""
 
     def __init__(self) -> None:
         self._prompts: dict[tuple[Hashable, bytes], list[IntArray]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,15 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from transformers.generation.logits_process import (
+    LogitsProcessor,
+    MinNewTokensLengthLogitsProcessor,
+    MinPLogitsWarper,
+    RepetitionPenaltyLogitsProcessor,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
 
 from services.common.config import cache_dir, cpu_isa
 from services.scheduler.core.messages import ChoiceSpec, StopSpec, SubmitRequest
@@ -104,6 +114,42 @@ def test_the_drawn_token_is_the_naive_one(spec: dict[str, Any], prompt: list[int
     drawn = uniforms(seeds, choices, positions, Purpose.SAMPLE)[0]
     assert shares[token] > 0
     assert ends[token] - shares[token] - _ROUNDING <= drawn <= ends[token] + _ROUNDING
+
+
+_WARPERS: dict[str, tuple[dict[str, Any], Callable[[], LogitsProcessor]]] = {
+    "top_p": ({"top_p": 0.8}, lambda: TopPLogitsWarper(0.8)),
+    "top_k": ({"top_k": 9}, lambda: TopKLogitsWarper(9)),
+    "min_p": ({"min_p": 0.05}, lambda: MinPLogitsWarper(0.05)),
+    "repetition": ({"repetition_penalty": 1.7}, lambda: RepetitionPenaltyLogitsProcessor(1.7)),
+    "reward": ({"repetition_penalty": 0.6}, lambda: RepetitionPenaltyLogitsProcessor(0.6)),
+    "length": (
+        {"min_new_tokens": 9, "suppress_until_min": (2, 7)},
+        lambda: MinNewTokensLengthLogitsProcessor(6, 9, [2, 7], device="cpu"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _WARPERS)
+@pytest.mark.parametrize("temperature", [0.7, 1.5])
+def test_each_parameter_means_what_it_means_in_transformers(name: str, temperature: float) -> None:
+    """The drawn token is where the number falls in the distribution that the library's own processors leave."""
+    fields, make = _WARPERS[name]
+    before = name in ("repetition", "reward", "length")  # the library edits logits, then scales, then filters
+    prompt, output = [3, 4, 5, 200, 201, 202], [4, 9, 9, 299, 17]
+    for seed in range(60):
+        logits = (np.random.default_rng(seed).standard_normal(VOCAB) * 2.5).astype(np.float32)
+        scores, ids = torch.from_numpy(logits.copy())[None], torch.tensor([prompt + output])
+        chain = [TemperatureLogitsWarper(temperature), make()]
+        for processor in reversed(chain) if before else chain:
+            scores = processor(ids, scores)
+        ends = torch.softmax(scores[0].double(), -1).cumsum(0).numpy()
+        spec = SamplingSpec(temperature=temperature, seed=seed, **fields)
+        state = RowState(RowStart(1, spec, np.array(prompt, np.int32), np.array(output, np.int32)))
+        token = int(Sampler(VOCAB).sample(logits[None].copy(), [state], None).token_ids[0])
+        seeds, choices, positions = (np.array([value], np.uint64) for value in (seed, 0, len(output)))
+        drawn = uniforms(seeds, choices, positions, Purpose.SAMPLE)[0]
+        assert torch.isfinite(scores[0, token])
+        assert (ends[token - 1] if token else 0.0) - _ROUNDING <= drawn <= ends[token] + _ROUNDING
 
 
 def _words(allowed: set[int]) -> npt.NDArray[np.int32]:

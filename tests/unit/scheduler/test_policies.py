@@ -134,6 +134,32 @@ def test_one_computes_a_common_prefix_for_the_round(policy: str) -> None:
     assert four_alike(policy) == [[108], [8, 8, 8]]
 
 
+@pytest.mark.parametrize("policy", ["lpm", "hrrn", "shortest-prefill-first"])
+def test_a_common_prefix_of_several_chunks_is_computed_once(policy: str) -> None:
+    """The others wait until its last chunk, in which there would be room for one of them."""
+    driver = Driver(schedule_policy=policy, chunked_prefill_size=128)
+    common = prompt(330, 1).tolist()
+    handles = [driver.submit(common + prompt(8, 50 + number).tolist(), 3) for number in range(4)]
+    driver.run()
+    assert [plan.extend_lens.tolist() for plan in driver.engine.plans if plan.mode == 1] == [[128], [128], [82], [8, 8, 8]]
+    assert [driver.said[handle].started[0].cached_tokens for handle in handles] == [0, 330, 330, 330]
+
+
+def test_who_waits_for_a_prefix_goes_on_when_its_first_computation_is_cancelled() -> None:
+    driver = Driver(schedule_policy="lpm", chunked_prefill_size=128)
+    common = prompt(330, 1).tolist()
+    first, *others = [driver.submit(common + prompt(8, 50 + number).tolist(), 3) for number in range(4)]
+    driver.turn()
+    driver.turn()
+    driver.scheduler.cancel(first)
+    driver.run()
+    plain = Driver(disable_radix_cache=True)
+    alone = [plain.submit(common + prompt(8, 50 + number).tolist(), 3) for number in range(4)]
+    plain.run()
+    assert [driver.tokens(handle) for handle in others] == [plain.tokens(handle) for handle in alone[1:]]
+    assert [driver.said[handle].started[0].cached_tokens for handle in others] == [256, 330, 330]
+
+
 @pytest.mark.parametrize("policy", ["fcfs", "lof", "dfs-weight"])
 def test_other_policies_do_not_wait_for_prefixes(policy: str) -> None:
     assert four_alike(policy) == [[108] * 4]
