@@ -17,11 +17,13 @@ class ParsePlan:
     """One request's parsers. forced: "", "required" or "named".
 
     separate_reasoning: False leaves thoughts in the content. stream_reasoning: False brings a thought when it has ended.
+    include_reasoning: False leaves thoughts out altogether.
     """
 
     reasoning: ReasoningFamily | None = None
     separate_reasoning: bool = True
     stream_reasoning: bool = True
+    include_reasoning: bool = True
     tools: ToolFamily | None = None
     forced: str = ""
     forced_name: str = ""
@@ -58,10 +60,11 @@ class AnswerParser:
     """Parses one choice and remembers what it found."""
 
     def __init__(self, plan: ParsePlan) -> None:
-        apart = plan.reasoning is not None and plan.separate_reasoning
+        apart = plan.reasoning is not None and (plan.separate_reasoning or not plan.include_reasoning)
         self._splitter = ReasoningSplitter(plan.reasoning) if apart and plan.reasoning is not None else None
         self._begun = False
         self._held_thought: list[str] | None = None if plan.stream_reasoning else []
+        self._included = plan.include_reasoning
         self._tools = _tool_parser(plan)
         self._family = plan.tools
         self._parallel = plan.parallel
@@ -122,6 +125,8 @@ class AnswerParser:
                 found += self._tools.feed(event.text)
             elif isinstance(event, Reasoning):
                 self._thought = True
+                if not self._included:
+                    continue
                 if self._held_thought is None:
                     found.append(event)
                 else:

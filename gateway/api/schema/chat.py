@@ -173,6 +173,7 @@ def _plan(fields: Fields, defaults: Defaults, use: _ToolUse) -> ParsePlan:
         reasoning=reasoning_family(defaults.reasoning_parser),
         separate_reasoning=fields.boolean("separate_reasoning", True),
         stream_reasoning=fields.boolean("stream_reasoning", True),
+        include_reasoning=fields.boolean("include_reasoning", True),
         tools=tool_family(defaults.tool_call_parser) if auto else None,
         forced=use.mode if use.forced else "",
         forced_name=use.named,

@@ -93,8 +93,9 @@ def _check_best_of(fields: Fields, n: int) -> None:
 
 def _prompts(fields: Fields, most: int) -> list[Prompt]:
     value = fields.values.get("prompt")
+    special = fields.boolean("add_special_tokens", False) if fields.has("add_special_tokens") else None
     if isinstance(value, str):
-        return [_text(fields, value)]
+        return [_text(fields, value, special)]
     if not isinstance(value, list) or not value:
         raise InvalidRequest(f"prompt must be a string, token ids, or an array of either, not {shown(value)}", field="prompt")
     first = value[0]
@@ -103,16 +104,16 @@ def _prompts(fields: Fields, most: int) -> list[Prompt]:
     if len(value) > most:
         raise InvalidRequest(f"prompt may have {most} entries, it has {len(value)}", field="prompt")
     if isinstance(first, str):
-        return [_text(fields, item) for item in value]
+        return [_text(fields, item, special) for item in value]
     return [_row(item, place) for place, item in enumerate(value)]
 
 
-def _text(fields: Fields, item: Any) -> Prompt:
+def _text(fields: Fields, item: Any, special: bool | None) -> Prompt:
     if not isinstance(item, str):
         raise InvalidRequest(f"prompt mixes strings with {shown(item)}", field="prompt")
     if not item:
         raise InvalidRequest("prompt may not be empty", field="prompt")
-    return TextPrompt(fields.check_text("prompt", item))
+    return TextPrompt(fields.check_text("prompt", item), special)
 
 
 def _row(item: Any, place: int) -> Prompt:

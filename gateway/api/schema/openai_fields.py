@@ -45,6 +45,7 @@ _EXTENSIONS: Mapping[str, str] = {
     "guided_regex": "same as regex",
     "guided_grammar": "same as ebnf",
     "guided_choice": "one of the given strings, bare",
+    "structured_outputs": "one of json, json_object, regex, choice, grammar, structural_tag",
     "schema_check": "before (default): a schema that is not enforced in full is refused; after: its answer is checked",
     "rid": "request id",
     "priority": "higher goes first",
@@ -71,6 +72,7 @@ CHAT_HONOURED: Mapping[str, str] = {
     "add_generation_prompt": "default true",
     "continue_final_message": "go on with the last assistant message",
     "separate_reasoning": "default true: reasoning_content apart from content",
+    "include_reasoning": "default true; false: thoughts are counted, but not sent",
     "stream_reasoning": "default true; false: a thought comes in one piece when it has ended",
     "sampling_seed": "same as seed",
 }
@@ -81,6 +83,7 @@ COMPLETION_HONOURED: Mapping[str, str] = {
     "max_tokens": "at least 1; default 16; 400 if it does not fit the context",
     "logprobs": "0 to 20 alternatives",
     "echo": "the prompt comes first in the text",
+    "add_special_tokens": "whether a text gets the tokenizer's special ones; default: what the model is configured for",
     "best_of": "only equal to n",
     **_EXTENSIONS,
     "sampling_seed": "same as seed",
@@ -118,6 +121,7 @@ CHAT_REFUSED: Mapping[str, str] = {
     "echo": "only completions echo",
     "prompt_logprobs": "use /generate or completions with echo",
     "documents": "use chat_template_kwargs",
+    "add_special_tokens": "a chat template writes its own",
 }
 
 COMPLETION_REFUSED: Mapping[str, str] = {

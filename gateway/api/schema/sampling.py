@@ -38,6 +38,12 @@ REFUSED: Mapping[str, str] = {
     "video_data": "only text is served",
     "input_embeds": "prompts are text or token ids",
     "return_hidden_states": "hidden states are not offered",
+    "prompt_embeds": "prompts are text or token ids",
+    "mm_processor_kwargs": "only text is served",
+    "guided_whitespace_pattern": "white space in JSON is a choice of the operator",
+    "thinking_token_budget": "the length of a thought is not bounded apart from the answer",
+    "return_tokens_as_token_ids": "use /generate, which returns ids beside the text",
+    "return_token_ids": "use /generate, which returns ids beside the text",
 }
 
 
@@ -135,24 +141,53 @@ def read_constraint(fields: Fields, defaults: Defaults) -> Constraint | None:
             kind = _ALIASES.get(name, name)
             found.append((name, Constraint(cast(ConstraintKind, kind), _grammar_text(fields, name, kind), field=fields.path(name))))
     if fields.has("guided_choice"):
-        found.append(("guided_choice", Constraint("regex", _choices(fields), field=fields.path("guided_choice"))))
+        found.append(("guided_choice", Constraint("regex", _choices(fields, "guided_choice"), field=fields.path("guided_choice"))))
+    if fields.has("structured_outputs"):
+        inner = _structured_outputs(fields)
+        found += [("structured_outputs", inner)] if inner is not None else []
     if len(found) > 1:
         first, second = (fields.path(name) for name, _ in found[:2])
         raise InvalidRequest(f"{first} and {second} exclude each other", field=second)
     if not found:
         return None
-    name, constraint = found[0]
-    check_grammar(constraint.text, fields.path(name), defaults.limits.max_grammar_chars)
+    [(_, constraint)] = found
+    check_grammar(constraint.text, constraint.field, defaults.limits.max_grammar_chars)
     return constraint
 
 
-def _choices(fields: Fields) -> str:
+_STRUCTURED: Mapping[str, ConstraintKind] = {
+    "json": "json_schema", "json_object": "json_schema", "regex": "regex", "choice": "regex", "grammar": "ebnf",
+    "structural_tag": "structural_tag",
+}  # fmt: skip
+
+
+def _structured_outputs(fields: Fields) -> Constraint | None:
+    """vLLM's object of one grammar."""
+    inner = Fields(fields.object("structured_outputs") or {}, fields.path("structured_outputs"))
+    given = [name for name in inner.values if inner.has(name) and inner.values[name] is not False]
+    strange = [name for name in given if name not in _STRUCTURED]
+    if strange:
+        raise InvalidRequest(f"{inner.path(strange[0])} is not supported; {', '.join(_STRUCTURED)} are", field=inner.path(strange[0]))
+    if len(given) > 1:
+        raise InvalidRequest(f"{inner.path(given[0])} and {inner.path(given[1])} exclude each other", field=inner.path(given[1]))
+    if not given:
+        return None
+    [name] = given
+    kind = _STRUCTURED[name]
+    if name == "json_object":
+        text = '{"type": "object"}' if inner.boolean(name, False) else ""
+    else:
+        text = _choices(inner, name) if name == "choice" else _grammar_text(inner, name, kind)
+    return Constraint(kind, text, field=inner.path(name))
+
+
+def _choices(fields: Fields, name: str) -> str:
     """The expression of an answer that is one of the texts, bare."""
-    texts = fields.array("guided_choice")
+    texts = fields.array(name)
     if not texts or not all(isinstance(text, str) and text for text in texts):
-        raise fields.bad("guided_choice", "an array of strings that are not empty")
+        raise fields.bad(name, "an array of strings that are not empty")
     for text in texts:
-        fields.check_text("guided_choice", text)
+        fields.check_text(name, text)
     return "|".join(re2.escape(text) for text in dict.fromkeys(texts))
 
 

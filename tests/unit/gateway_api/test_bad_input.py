@@ -39,6 +39,8 @@ BAD = [
     ("stop_regex", "("),
     ("stop_regex", ["a", "(?=a)b"]),
     ("stop_regex", "a*"),
+    ("structured_outputs", []),
+    ("structured_outputs", "json"),
     ("guided_choice", []),
     ("guided_choice", "yes"),
     ("guided_choice", ["yes", 1]),

@@ -103,3 +103,37 @@ async def test_a_choice_of_texts_is_one_of_them_bare(stack: Stack) -> None:
 async def test_two_grammars_exclude_each_other(stack: Stack) -> None:
     status, answer = await stack.post("/v1/completions", {"prompt": "x", "response_format": {"type": "json_object"}, "regex": "a"})
     assert (status, answer["error"]["param"]) == (400, "regex")
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "text"),
+    [
+        ({"json": {"type": "object"}}, "json_schema", '{"type": "object"}'),
+        ({"json": '{"type": "array"}', "regex": None}, "json_schema", '{"type": "array"}'),
+        ({"json_object": True}, "json_schema", '{"type": "object"}'),
+        ({"choice": ["a", "b"]}, "regex", "a|b"),
+        ({"grammar": 'root ::= "a"'}, "ebnf", 'root ::= "a"'),
+        ({"regex": "a+", "json_object": False}, "regex", "a+"),
+    ],
+)
+async def test_structured_outputs(stack: Stack, given: dict[str, Any], kind: str, text: str) -> None:
+    assert (await stack.post("/v1/completions", {"prompt": "x", "structured_outputs": given}))[0] == 200
+    assert getattr(stack.worker.submits[0].constraint, kind) == text
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"regexp": "a"}, ".regexp"),
+        ({"json": {}, "regex": "a"}, ".regex"),
+        ({"regex": ""}, ".regex"),
+        ({"json": "oops"}, ".json"),
+        ({"choice": []}, ".choice"),
+        ({"json_object": 1}, ".json_object"),
+        ({"disable_any_whitespace": True}, ".disable_any_whitespace"),
+    ],
+)
+async def test_structured_outputs_that_are_none(stack: Stack, given: dict[str, Any], field: str) -> None:
+    status, answer = await stack.post("/v1/completions", {"prompt": "x", "structured_outputs": given})
+    assert (status, answer["error"]["param"]) == (400, "structured_outputs" + field)
+    assert (await stack.post("/v1/completions", {"prompt": "x", "structured_outputs": {}}))[0] == 200

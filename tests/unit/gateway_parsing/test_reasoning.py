@@ -120,3 +120,11 @@ def test_a_tag_that_breaks_off_is_no_text(text: str, thought: str) -> None:
     parser.feed(text)
     parser.finish(cut=True)
     assert ("".join(parser.reasoning), "".join(parser.content)) == (thought, "")
+
+
+@pytest.mark.parametrize("separate", [True, False])
+def test_a_thought_that_is_not_wanted(separate: bool) -> None:
+    parser = ParsePlan(reasoning=reasoning_family("qwen3"), separate_reasoning=separate, include_reasoning=False).parser()
+    events = [event for char in "<think>hm</think>Four." for event in parser.feed(char)] + parser.finish()
+    assert "".join(e.text for e in events if isinstance(e, Content)) == "Four."
+    assert not any(isinstance(e, Reasoning) for e in events) and parser.thought
