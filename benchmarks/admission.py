@@ -31,13 +31,13 @@ _WORDS = ["river", "stone", "mill", "water", "light", "wheel", "grain", "road", 
 
 @dataclass
 class Seen:
-    """What clients saw of one limit in the second half: seconds to the first token as asked and as let in, tokens, limits in force."""
+    """What clients saw of one limit in the second half: seconds to the first token as asked and as let in, tokens; and (seconds, limit in force) from the start."""
 
     first_s: list[float] = field(default_factory=list)
     inside_s: list[float] = field(default_factory=list)
     tokens: int = 0
     seconds: float = 0.0
-    limits: list[float] = field(default_factory=list)
+    limits: list[tuple[float, float]] = field(default_factory=list)
     refused: int = 0
 
     @property
@@ -62,13 +62,13 @@ async def _ask(session: aiohttp.ClientSession, url: str, number: int, seen: Seen
         seen.inside_s.append(meta["e2e_latency"] - meta["first_token_latency"])
 
 
-async def _watch(url: str, seen: Seen, since: float) -> None:
+async def _watch(url: str, seen: Seen, began: float) -> None:
     async with aiohttp.ClientSession() as session:
         while True:
             async with session.get(f"{url}/metrics") as answer:
                 found = re.search(r"^headrace_limit\{[^}]*\} (\S+)$", await answer.text(), re.MULTILINE)
-            if found and time.monotonic() >= since:
-                seen.limits.append(float(found[1]))
+            if found:
+                seen.limits.append((time.monotonic() - began, float(found[1])))
             await asyncio.sleep(0.5)
 
 
@@ -86,7 +86,7 @@ async def run(limit: str, seconds: float, options: argparse.Namespace, folder: P
                 while time.monotonic() < until:
                     await _ask(session, fleet.url, next(numbers), seen, since)
 
-        watch = asyncio.create_task(_watch(fleet.url, seen, since))
+        watch = asyncio.create_task(_watch(fleet.url, seen, until - seconds))
         clients = [asyncio.create_task(client()) for _ in range(options.clients)]
         await asyncio.sleep(until - time.monotonic())
         seen.seconds = seconds / 2
@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--limits", default="4,16,64,adaptive", help="numbers, -1 for none, adaptive")
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--adaptive-seconds", type=float, default=150.0)
-    parser.add_argument("--clients", type=int, default=160)
+    parser.add_argument("--clients", type=int, default=400)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--slots", type=int, default=64, help="what each worker can run")
     parser.add_argument("--json", type=Path)
@@ -112,10 +112,12 @@ def main() -> None:
         seconds = options.adaptive_seconds if limit == "adaptive" else options.seconds
         with tempfile.TemporaryDirectory() as folder:
             found[limit] = seen = asyncio.run(run(limit, seconds, options, Path(folder)))
-        forces = f"{min(seen.limits):.0f}–{max(seen.limits):.0f}, median {median(seen.limits):.0f}" if seen.limits else "unknown"
+        steps = [
+            f"{value:.0f} from {at:.0f} s" for (_, before), (at, value) in itertools.pairwise([(0.0, 0.0), *seen.limits]) if value != before
+        ]
         print(
             f"limit {limit:>8}: {seen.rate:6.0f} tokens/s   first token {median(seen.first_s):6.2f} s   decode of {OUTPUT}"
-            f" {median(seen.inside_s):6.2f} s   429s {seen.refused}   in force {forces}",
+            f" {median(seen.inside_s):6.2f} s   429s {seen.refused}   limit {', '.join(steps)}",
             flush=True,
         )
     best = max(seen.rate for seen in found.values())
