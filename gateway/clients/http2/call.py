@@ -24,14 +24,16 @@ class Call:
     on_message is called from the socket's reader with each message, in order; it may not block. on_writable is called
     when what was sent has left this process after it could not. `ended` resolves to the call's one status.
     opened: the peer has sent its first headers. taken: bytes received that the peer has not been told may be sent again.
+    window: bytes the peer takes of this call, as far as the connection's own window allows.
     """
 
-    def __init__(self, connection: Connection, stream: int, on_message: Callable[[bytes], None]) -> None:
+    def __init__(self, connection: Connection, stream: int, on_message: Callable[[bytes], None], *, window: int = 0) -> None:
         self.stream = stream
         self.ended: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
         self.on_writable: Callable[[], None] | None = None
         self.opened = False
         self.taken = 0
+        self.window = window
         self._connection = connection
         self._on_message = on_message
         self._received = bytearray()
@@ -127,6 +129,8 @@ class Call:
 
     def take_end(self) -> None:
         """The peer has said all, and will not listen to more."""
+        if self.ended.done():
+            return
         if not self._said_all:
             self._connection.reset(self, ErrorCodes.CANCEL)
         self.end(from_trailers(self._headers))

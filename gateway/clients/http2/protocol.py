@@ -1,4 +1,4 @@
-"""h2's client end as the links need it: windows for large answers, and calls that outlive a GOAWAY."""
+"""h2 for a connection as a whole: its settings, pings, windows and farewells. What belongs to a stream is `Connection`'s."""
 
 from __future__ import annotations
 
@@ -7,21 +7,10 @@ from h2.connection import ConnectionInputs, H2Connection, H2ConnectionStateMachi
 from h2.events import Event
 from h2.settings import SettingCodes, Settings
 
-from gateway.clients.http2.headers import LiteralEncoder, RememberingDecoder
+from gateway.clients.http2.frames import LARGEST_FRAME
 
 WINDOW = 16 << 20
-LARGEST_FRAME = 1 << 20
-_LARGEST_HEADERS = 64 << 10
-
-# Headers that come and go are those of our own services, or of a proxy before them.
-_CONFIG = H2Configuration(
-    client_side=True,
-    header_encoding="utf-8",
-    validate_outbound_headers=False,
-    normalize_outbound_headers=False,
-    validate_inbound_headers=False,
-    normalize_inbound_headers=False,
-)
+LARGEST_HEADERS = 64 << 10
 
 
 class Protocol(H2Connection):
@@ -32,32 +21,18 @@ class Protocol(H2Connection):
     """
 
     def __init__(self) -> None:
-        super().__init__(_CONFIG)
+        super().__init__(H2Configuration(client_side=True))
         self.state_machine = _Lingering()
-        self.encoder, self.decoder = LiteralEncoder(), RememberingDecoder()
-        self.decoder.max_header_list_size = self.DEFAULT_MAX_HEADER_LIST_SIZE
         wanted = {
             SettingCodes.ENABLE_PUSH: 0,
             SettingCodes.INITIAL_WINDOW_SIZE: WINDOW,
             SettingCodes.MAX_FRAME_SIZE: LARGEST_FRAME,
-            SettingCodes.MAX_HEADER_LIST_SIZE: _LARGEST_HEADERS,
+            SettingCodes.MAX_HEADER_LIST_SIZE: LARGEST_HEADERS,
         }
         self.local_settings = Settings(client=True, initial_values=wanted)
         self.max_inbound_frame_size = LARGEST_FRAME
         self.initiate_connection()
         self.increment_flow_control_window(WINDOW - self.inbound_flow_control_window)
-
-    def room(self, stream: int) -> int:
-        """The bytes of a stream that may leave now in one frame; not positive where flow control allows none."""
-        found = self.streams.get(stream)
-        if found is None or found.closed:
-            return 0
-        return min(self.outbound_flow_control_window, found.outbound_flow_control_window, self.max_outbound_frame_size)
-
-    def spent(self, stream: int, size: int) -> None:
-        """So many bytes of a stream that has `room` for them leave in a frame that was not made here."""
-        self.outbound_flow_control_window -= size
-        self.streams[stream].outbound_flow_control_window -= size
 
     def clear_outbound_data_buffer(self) -> None:
         """What waits when a GOAWAY arrives still leaves."""

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import grpc
 import pytest
-from hpack import Decoder, Encoder, HeaderTuple, NeverIndexedHeaderTuple
+from hpack import Decoder, Encoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +19,7 @@ from gateway.clients.http2.call import Call
 from gateway.clients.http2.channel import Channel
 from gateway.clients.http2.connection import Connection
 from gateway.clients.http2.dial import dial
-from gateway.clients.http2.headers import LiteralEncoder, RememberingDecoder
+from gateway.clients.http2.headers import HeaderReader, HeaderSpeller
 from gateway.clients.http2.status import Status
 from services.common.errors import DeadlineExceeded, InvalidRequest, Overloaded, Unavailable
 from services.common.grpc_errors import abort
@@ -265,7 +265,7 @@ def _frame(kind: int, stream: int, payload: bytes, flags: int = 0) -> bytes:
     return len(payload).to_bytes(3) + bytes((kind, flags)) + stream.to_bytes(4) + payload
 
 
-DATA, HEADERS, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 4, 6, 7, 8, 9
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
 END_STREAM = ACK = 1
 END_HEADERS, PADDED = 4, 8
 
@@ -291,6 +291,16 @@ ABC = b"\0" + (3).to_bytes(4) + b"abc"
         _frame(CONTINUATION, 1, b""),
         _frame(HEADERS, 1, b"\x88") + _frame(DATA, 1, b""),
         _frame(SETTINGS, 0, b"xxxxx"),
+        _frame(WINDOW_UPDATE, 1, (0).to_bytes(4)),
+        _frame(WINDOW_UPDATE, 1, (0x7FFFFFFF).to_bytes(4)),
+        _frame(RST_STREAM, 1, b"xxxxx"),
+        _frame(HEADERS, 3, _block((":status", "200")), END_HEADERS),
+        _frame(HEADERS, 2, _block((":status", "200")), END_HEADERS),
+        OPENED + OPENED,
+        OPENED + _frame(HEADERS, 1, b"\x88") + _frame(PING, 0, bytes(8)),
+        _frame(HEADERS, 1, b"\x88") + _frame(CONTINUATION, 3, b"\x88", END_HEADERS),
+        _frame(HEADERS, 1, b"\x88") + 70 * _frame(CONTINUATION, 1, b"\x88" * 1000),
+        _frame(5, 1, (2).to_bytes(4) + b"\x88", END_HEADERS),
     ],
 )
 async def test_a_peer_that_breaks_the_protocol_is_left(sent: bytes) -> None:
@@ -349,6 +359,7 @@ async def test_a_compressed_message_is_refused() -> None:
 async def test_calls_the_peer_has_seen_outlive_its_goaway() -> None:
     connection, wire = _wired()
     seen, unseen = Client(connection, "/t/Echo"), Client(connection, "/t/Echo")
+    await asyncio.sleep(0)
     wire.written.clear()
     leaving = _frame(GOAWAY, 0, (1).to_bytes(4) + (0).to_bytes(4) + b"bye")
     connection.data_received(leaving + _frame(PING, 0, b"12345678") + OPENED + _frame(DATA, 1, ABC))
@@ -404,23 +415,73 @@ async def test_room_is_news_only_to_a_call_that_waits_for_it() -> None:
     assert len(wire.written) > 150_000
 
 
-async def test_header_blocks_are_known_only_while_the_tables_stay_as_they_are() -> None:
-    encoder, decoder, plain = Encoder(), RememberingDecoder(), Decoder()
-    for value in ("one", "one", "one", "two", "one", "two", "three", "one"):
-        block = encoder.encode([(":status", "200"), ("name", value)])
-        assert list(decoder.decode(block, raw=True)) == list(plain.decode(block, raw=True))
-    assert [tuple(pair) for pair in decoder.decode(block, raw=True)] == [(b":status", b"200"), (b"name", b"one")]
+def test_header_blocks_are_known_only_while_the_table_stays_as_it_is() -> None:
+    encoder, reader, plain = Encoder(), HeaderReader(1 << 16), Decoder()
+    for value in ("one", "one", "one", "two", "one", "x" * 5000, "one", "two", "three", "one"):
+        pairs: list[tuple[str, str]] = [(":status", "200"), ("name", value)]
+        for _ in range(2):
+            block = encoder.encode(pairs)
+            assert reader.read(block) == [(str(name), str(value)) for name, value in plain.decode(block)] == pairs
 
 
-@given(st.lists(st.tuples(st.text("abc-", min_size=1), st.text(max_size=300), st.booleans()), max_size=6), st.integers(0, 4096))
-def test_headers_are_spelled_as_any_peer_reads_them(pairs: list[tuple[str, str, bool]], table: int) -> None:
-    encoder, decoder = LiteralEncoder(), Decoder()
-    encoder.header_table_size = table
-    headers = [NeverIndexedHeaderTuple(name, value) if secret else HeaderTuple(name, value) for name, value, secret in pairs]
+@given(st.lists(st.tuples(st.text("abc-", min_size=1), st.text(max_size=300)), max_size=6), st.integers(0, 3))
+def test_headers_are_spelled_as_any_peer_reads_them(pairs: list[tuple[str, str]], fixed: int) -> None:
+    speller, decoder = HeaderSpeller(), Decoder()
+    decoder.max_allowed_table_size = 0  # as of a peer that keeps no table
     for _ in range(2):
-        assert [(str(name), str(value)) for name, value in decoder.decode(encoder.encode(headers))] == [
-            (name, value) for name, value, _ in pairs
-        ]
+        block = speller.spell(tuple(pairs[:fixed]), pairs[fixed:])
+        assert [(str(name), str(value)) for name, value in decoder.decode(block)] == pairs
+
+
+async def test_settings_that_come_late_change_the_room_of_calls_that_run() -> None:
+    connection, wire = _wired()
+    client = Client(connection, "/t/Echo")
+    client.call.send(bytes(100_000))
+    assert not client.call.writable
+    wire.written.clear()
+    connection.data_received(_frame(WINDOW_UPDATE, 0, (1 << 20).to_bytes(4)))
+    assert not wire.written
+    connection.data_received(_frame(SETTINGS, 0, (4).to_bytes(2) + (200_000).to_bytes(4)))
+    assert client.call.writable and len(wire.written) > 100_005 - 65_535
+    connection.data_received(_frame(SETTINGS, 0, (4).to_bytes(2) + (10).to_bytes(4)))
+    wire.written.clear()
+    client.call.send(b"x")
+    assert not client.call.writable and not wire.written
+
+
+async def test_a_peer_that_wants_few_calls_at_once_gets_no_more() -> None:
+    connection, _ = _wired()
+    connection.data_received(_frame(SETTINGS, 0, (3).to_bytes(2) + (1).to_bytes(4)))
+    first, second = Client(connection, "/t/Echo"), Client(connection, "/t/Echo")
+    assert isinstance((await second.end()).error(), Unavailable)
+    first.call.cancel()
+    assert connection.alive and not Client(connection, "/t/Echo").call.ended.done()
+
+
+async def test_what_comes_for_a_call_that_has_ended_harms_nobody() -> None:
+    connection, wire = _wired()
+    gone, stays = Client(connection, "/t/Echo"), Client(connection, "/t/Echo")
+    gone.call.cancel()
+    wire.written.clear()
+    trailers = _frame(HEADERS, 1, _block(("grpc-status", "0")), END_HEADERS | END_STREAM)
+    connection.data_received(OPENED + _frame(DATA, 1, ABC) + _frame(WINDOW_UPDATE, 1, (5).to_bytes(4)) + trailers)
+    connection.data_received(_frame(RST_STREAM, 1, (8).to_bytes(4)))
+    assert connection.alive and not gone.got and not stays.call.ended.done()
+
+
+async def test_data_with_padding_and_the_end_of_a_stream() -> None:
+    connection, _ = _wired()
+    client = Client(connection, "/t/Echo")
+    connection.data_received(OPENED + _frame(DATA, 1, b"\x03" + ABC + b"\0\0\0", PADDED | END_STREAM))
+    assert client.got == [b"abc"]
+    assert (await client.end()).code == 2
+
+
+async def test_a_reset_tells_why() -> None:
+    connection, _ = _wired()
+    client = Client(connection, "/t/Echo")
+    connection.data_received(_frame(RST_STREAM, 1, (7).to_bytes(4)))
+    assert (await client.end()).code == 14
 
 
 async def test_what_is_read_is_given_back_to_the_peers_window() -> None:
