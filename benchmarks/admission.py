@@ -31,7 +31,7 @@ _WORDS = ["river", "stone", "mill", "water", "light", "wheel", "grain", "road", 
 
 @dataclass
 class Seen:
-    """What clients saw of one limit in the second half: seconds to the first token, and after it, tokens; (seconds, limit) from the start."""
+    """What clients saw of one limit in the second half: seconds to the first token and after it, tokens; (second, limit) from the start."""
 
     first_s: list[float] = field(default_factory=list)
     inside_s: list[float] = field(default_factory=list)

@@ -125,3 +125,17 @@ def test_overload_costs_no_more_throughput_than_the_knee_is_worth(step_s: Callab
     limit.resize(128)
     assert BatchServer(step_s, 128, random.Random(3)).tokens_per_s(limit, 300, 120.0) >= (1 - lost) * free
     assert limit.value < 300, "clients wait where priorities hold"
+
+
+def test_a_fleet_that_thrashes_is_kept_at_its_knee() -> None:
+    """Beyond 60 at once each more makes all slower; the workers would take 128."""
+
+    def step_s(running: int) -> float:
+        return 0.01 + 0.0005 * running + 0.00001 * max(0, running - 60) ** 2
+
+    limit = AdaptiveLimit()
+    limit.resize(128)
+    limited = BatchServer(step_s, 128, random.Random(4)).tokens_per_s(limit, 400, 1200.0)
+    free = BatchServer(step_s, 128, random.Random(4)).tokens_per_s(FixedLimit(1 << 20), 400, 200.0)
+    assert 40 <= limit.value <= 100
+    assert limited > 1.2 * free
