@@ -7,7 +7,8 @@ gateway process alone, from /proc. Added first-token time is what the client see
 With `--router-python` the Rust router of that environment (sglang-router) runs the same load in the same run, in front
 of stubs that speak HTTP: it only passes bytes on, with neither tokenizer nor detokenizer. Rounds alternate. Neither gateway
 limits how many requests run: what is measured is a stream's cost, not whom admission lets in. Beside the ratio stands what one
-send over loopback costs any program with as many connections: a token cannot cost less than its send.
+send over loopback costs any program with as many connections: a token cannot cost less than its send. The figure per token
+holds a share of what a request costs once; two more loads of shorter and longer answers (`--fit`) tell the two apart.
 """
 
 from __future__ import annotations
@@ -51,6 +52,16 @@ class Result:
     added_first_ms: float
     tokens_per_s: float
     failed: int
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a request costs once and what each of its tokens adds, in µs of CPU, by two lengths of answers."""
+
+    name: str
+    streams: int
+    us_per_request: float
+    us_per_token: float
 
 
 @dataclass(frozen=True)
@@ -181,6 +192,23 @@ def best(results: list[Result]) -> Result:
     return Result(chosen.name, chosen.streams, chosen.cpu_us_per_token, added, chosen.tokens_per_s, failed)
 
 
+def fit(short: Result, short_tokens: int, long: Result, long_tokens: int) -> Fit:
+    """The line through two loads that differ in the tokens of an answer only."""
+    low, high = short.cpu_us_per_token * short_tokens, long.cpu_us_per_token * long_tokens
+    per_token = (high - low) / (long_tokens - short_tokens)
+    return Fit(short.name, short.streams, low - per_token * short_tokens, per_token)
+
+
+def measure(targets: list[Target], streams: int, lengths: list[int], rounds: int, prompts: Path) -> list[list[Result]]:
+    """For each target the best result at each length. Targets and lengths take turns."""
+    seen: list[list[list[Result]]] = [[[] for _ in lengths] for _ in targets]
+    for _ in range(rounds):
+        for place, tokens in enumerate(lengths):
+            for target, results in zip(targets, seen, strict=True):
+                results[place].append(load(target, streams, tokens, 2 if streams < 100 else 1, prompts))
+    return [[best(results) for results in by_length] for by_length in seen]
+
+
 def main() -> None:
     """Run all loads and print a line for each gateway and number of streams, then the ratios."""
     parser = argparse.ArgumentParser(description="cost of a token in the gateway")
@@ -190,9 +218,13 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=300)
     parser.add_argument("--prompt-words", type=int, default=480)
     parser.add_argument("--rounds", type=int, default=3, help="times each load runs; the best counts")
+    parser.add_argument("--fit", type=int, nargs="*", default=[100, 600], help="two other lengths; none: no fit")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    if len(options.fit) not in (0, 2) or len(set(options.fit)) != len(options.fit):
+        parser.error("--fit takes two different lengths, or none")
     results: list[Result] = []
+    fits: list[Fit] = []
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         prompts = write_prompts(folder, options.prompt_words)
@@ -202,23 +234,24 @@ def main() -> None:
         for target in targets:
             load(target, 16, 50, 1, prompts)
         for streams in options.streams:
-            seen: dict[str, list[Result]] = {target.name: [] for target in targets}
-            for _ in range(options.rounds):
-                for target in targets:
-                    seen[target.name].append(load(target, streams, options.tokens, 2 if streams < 100 else 1, prompts))
-            results += [best(rounds) for rounds in seen.values()]
+            for at_length in measure(targets, streams, [options.tokens, *options.fit], options.rounds, prompts):
+                results.append(at_length[0])
+                if options.fit:
+                    fits.append(fit(at_length[1], options.fit[0], at_length[2], options.fit[1]))
     for result in results:
         print(
             f"{result.name:14} {result.streams:4} streams  {result.cpu_us_per_token:7.2f} us CPU/token  "
             f"{result.added_first_ms:+7.2f} ms first token  {result.tokens_per_s:9,.0f} tokens/s  {result.failed} failed"
         )
+    for line in fits:
+        print(f"{line.name:14} {line.streams:4} streams  {line.us_per_request:7,.0f} us CPU/request + {line.us_per_token:.2f} us CPU/token")
     for streams in options.streams:
         print(f"floor at {streams} streams: {send_us(streams):.2f} us CPU for one send over loopback")
         pair = [result for result in results if result.streams == streams]
         if len(pair) == 2:
             print(f"ratio at {streams} streams: {pair[0].cpu_us_per_token / pair[1].cpu_us_per_token:.2f} of the router's CPU per token")
     if options.json:
-        options.json.write_text(json.dumps([vars(result) for result in results]))
+        options.json.write_text(json.dumps([vars(row) for row in (*results, *fits)]))
 
 
 if __name__ == "__main__":
