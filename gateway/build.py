@@ -158,6 +158,7 @@ def _door_settings(config: GatewayConfig) -> DoorSettings:
         max_body=config.max_body_bytes,
         request_timeout_s=config.request_timeout_secs or None,
         sampling_defaults=config.sampling_defaults,
+        default_seed=config.default_seed,
         tool_call_parser=config.tool_call_parser,
         reasoning_parser=config.reasoning_parser,
         incremental_output=config.incremental_streaming_output,

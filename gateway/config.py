@@ -158,6 +158,9 @@ class GatewayConfig(ServerConfig):
     cb_window_duration_secs: float = option(120.0, "window in which failures count", unit="s", group=_BREAKER)
 
     sampling_defaults: str = option("model", "values for what a request leaves out", choices=("model", "openai"), group=_ANSWERS)
+    default_seed: int | None = option(
+        None, "seed of requests that bring none, so that equal requests have equal answers; a new one for each otherwise", group=_ANSWERS
+    )
     tool_call_parser: str = option("", "how the model writes tool calls", choices=("", *TOOL_PARSERS), group=_ANSWERS)
     reasoning_parser: str = option("", "how the model writes its thoughts", choices=("", *REASONING_PARSERS), group=_ANSWERS)
     incremental_streaming_output: bool = option(False, "/generate streams only what is new, not all text so far", group=_ANSWERS)

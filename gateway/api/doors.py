@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.api.auth import KeyRing
 from gateway.api.record import Recorder
@@ -26,6 +26,7 @@ class DoorSettings:
     max_body: int
     request_timeout_s: float | None
     sampling_defaults: str
+    default_seed: int | None
     tool_call_parser: str
     reasoning_parser: str
     incremental_output: bool
@@ -54,8 +55,9 @@ class Doors:
     checker: SchemaChecker
 
     async def sampling_defaults(self, model: str) -> SamplingDefaults:
-        """What the model's own generation configuration recommends, where that is wanted."""
+        """What the model's own generation configuration recommends, where that is wanted, and the operator's seed."""
+        seed = self.settings.default_seed
         if self.settings.sampling_defaults != "model":
-            return SamplingDefaults()
+            return SamplingDefaults(seed=seed)
         info = await self.tokenizer.info(model)
-        return from_generation_config(info.generation_defaults)
+        return replace(from_generation_config(info.generation_defaults), seed=seed)

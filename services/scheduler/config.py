@@ -152,6 +152,9 @@ class BatchOptions(MemoryOptions):
 class SchedulerConfig(BatchOptions):
     """Everything the scheduler-worker can be told."""
 
+    enable_deterministic_inference: bool = option(
+        False, "do not start where an answer could depend on its company: only the native CPU path promises it", group="Operation"
+    )
     grammar_backend: str = option("xgrammar", "who compiles constraints", group="Operation", choices=("xgrammar", "llguidance", "none"))
     constrained_json_disable_any_whitespace: bool = option(False, "constrained JSON is written compactly", group="Operation")
     constrained_json_max_whitespace_cnt: int = option(

@@ -53,6 +53,11 @@ def build_machine(config: SchedulerConfig, sources: dict[str, str], epoch: int, 
     """Load the model (or the script) and put the scheduler on it. Raises ConfigError."""
     engine, architecture = _engine(config, report)
     info = engine.info
+    if config.enable_deterministic_inference and not info.batch_invariant:
+        raise ConfigError(
+            f"--enable-deterministic-inference: answers of the {info.attention_backend} path depend on their batch; "
+            "the native CPU kernels' do not (--attention-backend cpu says why they are not in use)"
+        )
     with report.phase("tokenizer"):
         texts = load_texts(config, info)
     core = core_config(config, info, epoch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -61,6 +62,15 @@ def test_a_flush_forgets_and_is_refused_while_busy(suite: Suite) -> None:
     _cached(suite, ids)
     suite.wait_idle()
     assert suite.client.post("/flush_cache").status_code == 200
+    assert _cached(suite, ids) == (200, 0)
+    with ThreadPoolExecutor(1) as beside:
+        answer = beside.submit(suite.generate, input_ids=ids, sampling_params={"max_new_tokens": 150, "ignore_eos": True})
+        while not suite.loads()["running"]:
+            assert not answer.done()
+        refused = suite.client.post("/flush_cache")
+        assert (refused.status_code, answer.done()) == (400, False)
+        assert suite.client.get("/flush_cache", params={"timeout": 60}).status_code == 200, "it waits for the answer"
+        assert len(answer.result()["output_ids"]) == 150
     assert _cached(suite, ids) == (200, 0)
 
 

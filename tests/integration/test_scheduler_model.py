@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from protos.scheduler.v1 import scheduler_pb2 as pb
+from tests.integration.programs import run_to_end
 from tests.integration.worker_client import Worker, WorkerSession, submit, worker
 
 _CONFIG = {
@@ -119,6 +120,13 @@ async def test_the_fallback_says_so_and_serves(folder: str) -> None:
             first, second = await _run(session, submit(1, [5, 6, 7]), submit(2, [5, 6, 7]))
             assert first == second
             assert len(first) > 0
+
+
+def test_a_path_that_promises_nothing_is_refused_where_determinism_is_wanted(folder: str) -> None:
+    flags = ("--model-path", folder, *_FLAGS, "--attention-backend", "torch_native", "--enable-deterministic-inference")
+    done = run_to_end("services.scheduler", *flags)
+    assert done.returncode != 0
+    assert "--enable-deterministic-inference: answers of the torch_native path depend on their batch" in done.stderr
 
 
 async def _settings(found: Worker) -> dict[str, Any]:

@@ -30,6 +30,7 @@ class SamplingDefaults:
     top_k: int = -1
     min_p: float = 0.0
     repetition_penalty: float = 1.0
+    seed: int | None = None  # None: a new one for each request
 
 
 @dataclass(frozen=True, slots=True)

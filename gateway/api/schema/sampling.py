@@ -58,7 +58,7 @@ def refuse_unsupported(fields: Fields, refused: Mapping[str, str]) -> None:
 def read_sampling(fields: Fields, defaults: Defaults) -> Sampling:
     """How tokens are drawn."""
     d = defaults.sampling
-    top_k = fields.integer("top_k", -1, MAX_TOKENS)
+    top_k, seed = fields.integer("top_k", -1, MAX_TOKENS), _seed(fields)
     if top_k == 0:
         raise fields.bad("top_k", "-1 or at least 1")
     return Sampling(
@@ -70,7 +70,7 @@ def read_sampling(fields: Fields, defaults: Defaults) -> Sampling:
         presence_penalty=fields.number("presence_penalty", 0, -2, 2),
         repetition_penalty=fields.number("repetition_penalty", d.repetition_penalty, 0, 2, open_low=True),
         logit_bias=_logit_bias(fields, defaults.limits.max_logit_bias),
-        seed=_seed(fields),
+        seed=d.seed if seed is None else seed,
     )
 
 

@@ -47,6 +47,15 @@ async def test_defaults_reach_the_worker(stack: Stack) -> None:
     assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.min_p, sampling.repetition_penalty) == (1, 1, -1, 0, 1)
 
 
+async def test_requests_without_a_seed_get_the_operators() -> None:
+    async with running(default_seed=42) as stack:
+        for params in ({}, {"sampling_seed": 7}, {"n": 2}):
+            await stack.post("/generate", {**ASK, "sampling_params": params})
+        seeds = [[choice.seed for choice in submit.choices] for submit in stack.worker.submits]
+    assert seeds[:2] == [[42], [7]]
+    assert seeds[2][0] == 42 != seeds[2][1]
+
+
 async def test_what_belongs_together_is_named_to_the_worker(stack: Stack) -> None:
     await stack.post("/generate", {**ASK, "routing_key": "chat 1"})
     await stack.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "prompt_cache_key": "chat 2"})

@@ -73,6 +73,14 @@ def test_host_budget_takes_the_smaller_share() -> None:
         sizing.host_budget(40 * GIB, 20 * GIB, 90 * GIB, 0.4)
 
 
+@pytest.mark.parametrize(("available", "budget", "tokens"), [(27.81, 24.25, 227_022), (38.29, 33.39, 312_581)])
+def test_two_starts_of_one_host_with_other_programs_beside(available: float, budget: float, tokens: int) -> None:
+    """The same command, a working set of 51.8 GB of which 0.31 are taken, and what others leave at that moment."""
+    found = sizing.host_budget(int(51.8 * GIB), int(0.31 * GIB), int(available * GIB), 0.872)
+    assert found / GIB == pytest.approx(budget, abs=0.005)
+    assert sizing.pool_tokens(found, 114_688) == pytest.approx(tokens, rel=2e-4)
+
+
 def test_pool_tokens() -> None:
     budget = 181_574 * 114_688 + 500
     assert sizing.pool_tokens(budget, 114_688) == 181_574
