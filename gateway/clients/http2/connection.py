@@ -30,8 +30,6 @@ from gateway.clients.http2.status import Status, unavailable
 _HIGH_WATER = 256 << 10
 _PING_EVERY_S, _PONG_WITHIN_S = 30.0, 10.0
 _GRPC_HEADERS = (("te", "trailers"), ("content-type", "application/grpc"))
-_DATA, _WINDOW_UPDATE, _CONTINUATION = int(Kind.DATA), int(Kind.WINDOW_UPDATE), int(Kind.CONTINUATION)
-_OF_STREAMS = frozenset(map(int, Kind))
 
 
 class Connection(asyncio.Protocol):
@@ -92,7 +90,7 @@ class Connection(asyncio.Protocol):
         """Queue a frame of at most `room` bytes. They leave with `flush`, at the latest at the end of the event loop's turn."""
         self._h2.outbound_flow_control_window -= len(data)
         call.window -= len(data)
-        self._queued.append(frame(_DATA, call.stream, data, Flag.END_STREAM if last else 0))
+        self._queued.append(frame(Kind.DATA, call.stream, data, Flag.END_STREAM if last else 0))
 
     def reset(self, call: Call, code: ErrorCodes) -> None:
         """Tell the peer that a stream is over."""
@@ -165,17 +163,17 @@ class Connection(asyncio.Protocol):
 
     def _frame(self, whole: bytes) -> None:
         kind, flags, stream = whole[3], whole[4], int.from_bytes(whole[5:9]) & MOST_WINDOW
-        if self._block is not None and (kind != _CONTINUATION or stream != self._block[0]):
+        if self._block is not None and (kind != Kind.CONTINUATION or stream != self._block[0]):
             raise ProtocolError("a frame in the middle of headers")
-        if kind not in _OF_STREAMS or (kind == _WINDOW_UPDATE and not stream):
+        if kind not in Kind.ALL or (kind == Kind.WINDOW_UPDATE and not stream):
             for event in self._h2.receive_data(whole):
                 self._learnt(event)
         elif not 0 < stream < self._next_stream or not stream % 2:
             raise ProtocolError(f"a frame for stream {stream}, which was never begun")
-        elif kind == _DATA:
+        elif kind == Kind.DATA:
             self._data(stream, flags, whole[9:])
         else:
-            self._other(Kind(kind), stream, flags, whole[9:])
+            self._other(kind, stream, flags, whole[9:])
 
     # ------------------------------------------------------------------ frames of streams; those of calls that have ended may still come
 
@@ -194,24 +192,24 @@ class Connection(asyncio.Protocol):
         """Let the peer send as much again, now and then."""
         self._taken += size
         if self._taken >= WINDOW // 4:
-            self._queued.append(frame(_WINDOW_UPDATE, 0, self._taken.to_bytes(4)))
+            self._queued.append(frame(Kind.WINDOW_UPDATE, 0, self._taken.to_bytes(4)))
             self._taken = 0
         if call is not None:
             call.taken += size
             if call.taken >= WINDOW // 4:
-                self._queued.append(frame(_WINDOW_UPDATE, call.stream, call.taken.to_bytes(4)))
+                self._queued.append(frame(Kind.WINDOW_UPDATE, call.stream, call.taken.to_bytes(4)))
                 call.taken = 0
 
-    def _other(self, kind: Kind, stream: int, flags: int, payload: bytes) -> None:
+    def _other(self, kind: int, stream: int, flags: int, payload: bytes) -> None:
         call = self._calls.get(stream)
-        if kind is Kind.HEADERS:
+        if kind == Kind.HEADERS:
             self._add_headers(stream, flags, without_padding(payload, flags), flags)
-        elif kind is Kind.CONTINUATION:
+        elif kind == Kind.CONTINUATION:
             if self._block is None:
                 raise ProtocolError("headers that go on without having begun")
             _, begun, so_far = self._block
             self._add_headers(stream, begun, so_far + payload, flags)
-        elif kind is Kind.RST_STREAM:
+        elif kind == Kind.RST_STREAM:
             code = number(payload)
             if call is not None:
                 call.take_reset(code)
