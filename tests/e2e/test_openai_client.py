@@ -140,6 +140,32 @@ def test_a_bad_schema_is_refused_before_the_stream(client: openai.OpenAI) -> Non
             client.chat.completions.create(model=MODEL, messages=QUESTION, response_format=wanted, stream=True)
 
 
+class Draw(BaseModel):
+    """Three different numbers, of as many as `Literal` gives: the grammar cannot see that they differ."""
+
+    model_config = {"extra": "forbid"}
+    numbers: list[Literal[1, 2]] = Field(min_length=3, max_length=3, json_schema_extra={"uniqueItems": True})
+
+
+def test_what_the_grammar_cannot_hold_is_checked_afterwards(client: openai.OpenAI) -> None:
+    ask: dict[str, Any] = {"model": MODEL, "messages": QUESTION, "max_tokens": 80, "temperature": 0}
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.parse(**ask, response_format=Draw)
+    assert "uniqueItems" in refused.value.message
+    after = {"schema_check": "after"}
+    choice = client.chat.completions.parse(**ask, response_format=Draw, extra_body=after).choices[0]
+    assert isinstance(choice.message.parsed, Draw) and choice.finish_reason == "stop"
+    verdict = (choice.model_extra or {})["schema_check"]
+    assert [(error["path"], error["keyword"]) for error in verdict["errors"]] == [("/numbers", "uniqueItems")]
+    schema: Any = {"type": "json_schema", "json_schema": {"name": "draw", "schema": Draw.model_json_schema()}}
+    text, told = "", []
+    for chunk in client.chat.completions.create(**ask, response_format=schema, extra_body=after, stream=True):
+        text += (chunk.choices[0].delta.content or "") if chunk.choices else ""
+        told += (chunk.model_extra or {}).get("schema_check", [])
+    assert text == choice.message.content
+    assert told == [{"index": 0, **verdict}]
+
+
 def test_streamed_tool_calls(client: openai.OpenAI) -> None:
     names, arguments = [], ""
     stream = client.chat.completions.create(
