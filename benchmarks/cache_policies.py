@@ -3,7 +3,7 @@
 Scheduler, prefix tree and pool are the real ones; computing takes simulated time, so a run is the same every time and no
 other program disturbs it. Printed are the share of prompt tokens found in the cache and times to the first token, each as
 a ratio to lru's. `tlru` is told what the device needs: how many tokens it prefills within the first-token target. It
-trades hits for short tails, which pays while the device has time to spare: with `--every 4000` it does not.
+trades hits for short tails, which pays where the cache is scarce and costs where it holds nearly everything (`--pool 48k`).
 """
 
 from __future__ import annotations

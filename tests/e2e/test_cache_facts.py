@@ -57,6 +57,20 @@ def test_where_an_id_stands_decides_what_is_reused(suite: Suite, layout: str, lo
     assert low <= cached <= high
 
 
+def test_what_is_not_one_namespace_shares_nothing(suite: Suite) -> None:
+    """Salt and extra key are told apart even where their texts in a row are equal."""
+    ids = random.Random(3).choices(range(100, 40_000), k=60)
+    spaces: list[dict[str, str]] = [
+        {},
+        {"cache_salt": "ab"},
+        {"extra_key": "ab"},
+        {"cache_salt": "a", "extra_key": "b"},
+        {"cache_salt": "ab"},
+    ]
+    found = [suite.generate(input_ids=ids, sampling_params=ONE, **space)["meta_info"]["cached_tokens"] for space in spaces]
+    assert found == [0, 0, 0, 0, 59]
+
+
 def test_a_flush_forgets_and_is_refused_while_busy(suite: Suite) -> None:
     ids = random.Random(2).choices(range(100, 40_000), k=200)
     _cached(suite, ids)

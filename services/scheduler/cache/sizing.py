@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 MIB = 1 << 20
 GIB = 1 << 30
 _UNKNOWN_FRACTION = 0.95
@@ -89,22 +87,3 @@ def pool_tokens(budget: int, bytes_of_token: int, page_size: int = 1, most: int 
 def default_max_running(tokens: int, context_length: int) -> int:
     """`--max-running-requests` where none was given: 512 per context that fits, between 2048 and 4096, at most half the pool."""
     return max(1, min(max(2048, min(4096, int(tokens / context_length * 512))), tokens // 2))
-
-
-@dataclass(frozen=True, slots=True)
-class Capacity:
-    """Does a pool hold the wanted number of typical requests at once?"""
-
-    tokens: int
-    typical_context: int
-    wanted: int
-
-    @property
-    def fits(self) -> int:
-        """Typical requests that fit together."""
-        return self.tokens // self.typical_context
-
-    @property
-    def verdict(self) -> str:
-        numbers = f"{self.fits} requests of {self.typical_context} tokens fit, {self.wanted} are wanted"
-        return f"{numbers}: enough" if self.fits >= self.wanted else f"{numbers}: the others wait or push each other out"

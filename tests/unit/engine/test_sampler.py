@@ -149,10 +149,11 @@ def test_a_row_does_not_depend_on_its_neighbours() -> None:
         {},
         {"temperature": 0.0, "logprobs": True, "top_logprobs": 3},
         {"top_p": 0.6, "logprobs": True},
+        {"top_k": 1, "temperature": 0.7, "logprobs": True},
         {"top_k": 9, "frequency_penalty": 1.0},
         {"min_p": 0.2, "scaled_logprobs": True, "logprobs": True, "temperature": 0.4},
     ]
-    logits = _logits(8, rows=5)
+    logits = _logits(8, rows=len(specs))
     together = Sampler(VOCAB).sample(logits.copy(), [_state(output=[7], seed=42, **spec) for spec in specs], None)
     for index, spec in enumerate(specs):
         alone = Sampler(VOCAB).sample(logits[index : index + 1].copy(), [_state(output=[7], seed=42, **spec)], None)

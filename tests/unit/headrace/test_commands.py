@@ -59,6 +59,7 @@ def test_bytes_per_token(shape: CacheShape, dtype: str, expected: int) -> None:
 
 def test_the_verdict_is_pool_over_context() -> None:
     assert Capacity(23_040, 100_000, 2_000, 50).contexts == 50
+    assert Capacity(114_688, 181_574, 640, 32).contexts == 283
     assert "verdict             enough" in verdict(Capacity(23_040, 100_000, 2_000, 50))
     assert "not enough: 14 requests would wait" in verdict(Capacity(23_040, 100_000, 2_000, 64))
 

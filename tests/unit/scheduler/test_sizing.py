@@ -95,9 +95,3 @@ def test_pool_tokens() -> None:
 )
 def test_default_max_running(tokens: int, context: int, expected: int) -> None:
     assert sizing.default_max_running(tokens, context) == expected
-
-
-def test_capacity_verdict() -> None:
-    assert sizing.Capacity(181_574, 640, 32).fits == 283
-    assert "enough" in sizing.Capacity(181_574, 640, 32).verdict
-    assert "wait" in sizing.Capacity(4096, 768, 16).verdict
