@@ -13,7 +13,7 @@ from gateway.api.record import Recorder
 from gateway.api.schema.limits import Limits
 from gateway.api.sse import StreamKeeper, StreamLimits
 from gateway.checking.checker import SchemaChecker
-from gateway.clients.pieces import PieceTable
+from gateway.clients.pieces import PieceTables
 from gateway.clients.text_stage import TextPool
 from gateway.clients.tokenizer import TokenizerClient
 from gateway.clients.worker_admin import WorkerAdmin
@@ -58,7 +58,8 @@ def build(config: GatewayConfig, metrics: Metrics) -> Parts:
     client_id = f"gateway-{uuid.uuid4().hex[:12]}"
     registry = _registry(config)
     text = TextPool(config.detokenizer, client_id=client_id, trust=config)
-    tokenizer = TokenizerClient(config.tokenizer, trust=config, hold_s=config.hold_secs)
+    models = ModelCatalog(registry)
+    tokenizer = TokenizerClient(config.tokenizer, trust=config, hold_s=config.hold_secs, digest_of=models.tokenizer_digest)
     pool = WorkerPool(registry, text, client_id=client_id, trust=config, silence_limit_s=config.worker_stall_secs, metrics=metrics)
     fleet = FleetWatcher(
         registry,
@@ -66,7 +67,6 @@ def build(config: GatewayConfig, metrics: Metrics) -> Parts:
         trust=config,
         subscriber=client_id,
     )
-    models = ModelCatalog(registry)
     admission, budget, discovery = _admission(config, registry), RetryBudget(), Discovery(registry, _discovery(config))
     stages = Stages(registry, models, Preparer(tokenizer, models), pool, text, admission, budget)
     pipeline = Pipeline(stages, _pipeline_settings(config))
@@ -83,7 +83,7 @@ def build(config: GatewayConfig, metrics: Metrics) -> Parts:
         models=models,
         tokenizer=tokenizer,
         text=text,
-        pieces=PieceTable(text),
+        pieces=PieceTables(text, models.tokenizer_digest),
         registry=registry,
         admin=WorkerAdmin(pool, config),
         keeper=keeper,

@@ -35,6 +35,12 @@ class ModelCatalog:
         self._learn()
         return self._known.get(model)
 
+    def tokenizer_digest(self, model: str) -> str:
+        """Of the vocabulary the model's workers have; empty if that is not known. An empty name is the first model."""
+        names = self.names()
+        info = self._known.get(model or (names[0] if names else ""))
+        return info.identity.tokenizer_digest if info is not None else ""
+
     def is_ready(self, model: str) -> bool:
         """Can a request for it start now?"""
         return bool(self._registry.ready(model))

@@ -9,7 +9,7 @@ from gateway.api.record import Recorder
 from gateway.api.schema.limits import Limits, SamplingDefaults, from_generation_config
 from gateway.api.sse import StreamKeeper
 from gateway.checking.checker import SchemaChecker
-from gateway.clients.pieces import PieceTable
+from gateway.clients.pieces import PieceTables
 from gateway.clients.text_stage import TextPool
 from gateway.clients.tokenizer import TokenizerClient
 from gateway.clients.worker_admin import WorkerAdmin
@@ -46,7 +46,7 @@ class Doors:
     models: ModelCatalog
     tokenizer: TokenizerClient
     text: TextPool
-    pieces: PieceTable
+    pieces: PieceTables
     registry: Registry
     admin: WorkerAdmin
     keeper: StreamKeeper

@@ -40,7 +40,7 @@ async def generate(request: web.Request) -> web.StreamResponse:
 
 
 async def _whole(who: Caller, call: NativeCall, flights: list[Flight]) -> list[dict[str, Any]]:
-    pieces = who.doors.pieces
+    pieces = who.doors.pieces.of(call.specs[0].model)
     if call.text_in_logprobs:
         for flight in flights:
             await pieces.ensure(ids_in(flight.prompt_logprobs))
@@ -63,7 +63,7 @@ async def _streamed(request: web.Request, who: Caller, call: NativeCall) -> web.
     for spec in call.specs:
         listener: Listener = NativeStream(
             answer.sse.write,
-            who.doors.pieces,
+            who.doors.pieces.of(spec.model),
             incremental=who.doors.settings.incremental_output,
             first_index=first,
             numbered=numbered,
@@ -71,7 +71,7 @@ async def _streamed(request: web.Request, who: Caller, call: NativeCall) -> web.
             text_in_logprobs=call.text_in_logprobs,
         )
         if call.text_in_logprobs and spec.logprobs is not None:
-            listener = Later(listener, who.doors.pieces)
+            listener = Later(listener, who.doors.pieces.of(spec.model))
             delayed.append(listener)
         flights.append(Flight(spec, listener))
         first += spec.n

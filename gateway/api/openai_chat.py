@@ -45,8 +45,9 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
 async def _streamed(request: web.Request, who: Caller, call: ChatCall) -> web.StreamResponse:
     answer = StreamAnswer(request, who)
     chunks = ChatChunks(_answer_id(call), int(time.time()), call.model, usage=call.stream.usage or call.stream.every)
-    chat = ChatStream(call, chunks, answer.sse, who.doors.pieces)
-    later = [Later(chat, who.doors.pieces)] if call.spec.logprobs is not None else []
+    pieces = who.doors.pieces.of(call.spec.model)
+    chat = ChatStream(call, chunks, answer.sse, pieces)
+    later = [Later(chat, pieces)] if call.spec.logprobs is not None else []
     listener: Listener = later[0] if later else chat
     flight = Flight(call.spec, listener)
 
@@ -85,7 +86,7 @@ class Collected:
 
 
 async def _whole(call: ChatCall, flight: Flight, collected: Collected, who: Caller) -> dict[str, Any]:
-    pieces = who.doors.pieces
+    pieces = who.doors.pieces.of(call.spec.model)
     if call.spec.logprobs is not None:
         await pieces.ensure(token for choice in flight.choices for token in ids_in(choice.logprobs))
     choices, thought = [], 0

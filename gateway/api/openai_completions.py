@@ -63,7 +63,7 @@ async def _streamed(
     request: web.Request, who: Caller, call: CompletionCall, echoed: list[str], hidden: frozenset[int]
 ) -> web.StreamResponse:
     answer = StreamAnswer(request, who)
-    pieces = who.doors.pieces
+    pieces = who.doors.pieces.of(call.model)
     chunks = CompletionChunks(_answer_id(who), int(time.time()), call.model, usage=call.stream.usage or call.stream.every)
     flights, delayed = [], []
     for place, spec in enumerate(call.specs):
@@ -96,7 +96,7 @@ def _answer_id(who: Caller) -> str:
 
 
 async def _whole(who: Caller, call: CompletionCall, flights: list[Flight], echoed: list[str], hidden: frozenset[int]) -> dict[str, Any]:
-    pieces = who.doors.pieces
+    pieces = who.doors.pieces.of(call.model)
     if call.logprobs is not None:
         for flight in flights:
             await pieces.ensure(ids_in(flight.prompt_logprobs))

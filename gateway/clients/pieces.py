@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from gateway.clients.text_stage import TextPool
 from services.common.errors import Unavailable
 
 _IDS_PER_QUERY = 8_192
 _MOST_KEPT = 1 << 18
+_MOST_TABLES = 32
 _TRIES = 20
 _PAUSE_S = 0.25
 
 
-class PieceTable:
-    """Token id to bytes, as it stands in the middle of a text."""
+class PieceTables:
+    """A table for each vocabulary. digest_of: model → digest of its vocabulary, empty if that is not known."""
 
-    def __init__(self, pool: TextPool) -> None:
+    def __init__(self, pool: TextPool, digest_of: Callable[[str], str]) -> None:
         self._pool = pool
+        self._digest_of = digest_of
+        self._tables: dict[str, PieceTable] = {}
+
+    def of(self, model: str) -> PieceTable:
+        """The table of a model's vocabulary; models may share one."""
+        digest = self._digest_of(model)
+        if digest not in self._tables and len(self._tables) >= _MOST_TABLES:
+            self._tables.clear()
+        return self._tables.setdefault(digest, PieceTable(self._pool, digest))
+
+
+class PieceTable:
+    """Token id to bytes of one vocabulary, as it stands in the middle of a text."""
+
+    def __init__(self, pool: TextPool, digest: str) -> None:
+        self._pool = pool
+        self._digest = digest
         self._known: dict[int, bytes] = {}
 
     def bytes_of(self, token_id: int) -> bytes:
@@ -41,7 +59,7 @@ class PieceTable:
 
     async def _ask(self, ids: list[int]) -> list[bytes]:
         for _ in range(_TRIES):
-            session = self._pool.connected()
+            session = self._pool.connected(self._digest)
             if session is not None:
                 try:
                     return await session.ask_pieces(ids)

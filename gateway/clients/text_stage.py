@@ -78,15 +78,18 @@ class TextPool:
         """Is there a detokenizer?"""
         return any(session.connected for session in self.sessions)
 
-    def _pick(self) -> TextSession | None:
-        able = [s for s in self.sessions if s.usable] or [s for s in self.sessions if s.connected]
+    def _pick(self, digest: str) -> TextSession | None:
+        """The least busy one of that vocabulary; where all have another, any, which says so."""
+        there = [s for s in self.sessions if s.connected]
+        fitting = [s for s in there if not digest or s.digest == digest] or there
+        able = [s for s in fitting if s.usable] or fitting
         return min(able, key=lambda s: s.open_texts) if able else None
 
     def open(self, choice: Choice) -> None:
         """Begin a choice's text. A choice that is open already, as after a resume, stays so."""
         if choice in self._home or choice.closed:
             return
-        session = self._settle(choice, self._pick())
+        session = self._settle(choice, self._pick(_digest(choice)))
         if session is not None:
             session.open(choice)
 
@@ -123,9 +126,10 @@ class TextPool:
         self._home.pop(choice, None)
         choice.sink = None
 
-    def connected(self) -> TextSession | None:
-        """A Session that can be asked now, if there is one."""
-        return self._pick()
+    def connected(self, digest: str = "") -> TextSession | None:
+        """A Session of that vocabulary, or any, that can be asked now, if there is one."""
+        session = self._pick(digest)
+        return session if session is None or not digest or session.digest == digest else None
 
     def flush(self) -> None:
         """Send what the last frame brought."""
@@ -135,7 +139,7 @@ class TextPool:
     def session_up(self, session: TextSession) -> None:
         """A detokenizer is there: it takes the texts that have none."""
         for choice in [c for c, home in self._home.items() if home is None]:
-            self._reopen(choice, session)
+            self._reopen(choice, self._pick(_digest(choice)) or session)
         for other in self.sessions:
             if other.connected and other.draining:
                 self.session_draining(other)
@@ -146,7 +150,7 @@ class TextPool:
 
     def session_draining(self, session: TextSession) -> None:
         """A detokenizer is about to leave: its texts move if there is another, and it is let go."""
-        if any(s.usable for s in self.sessions):
+        if any(s.usable and s.digest == session.digest for s in self.sessions):
             self._move(session.give_up())
             session.leave()
 
@@ -154,11 +158,9 @@ class TextPool:
         for choice in choices:
             if choice in self._home:
                 self._settle(choice, None)
-        target = self._pick()
-        if target is not None:
-            for choice in choices:
-                if choice in self._home:
-                    self._reopen(choice, target)
+        for choice in choices:
+            if choice in self._home and (target := self._pick(_digest(choice))) is not None:
+                self._reopen(choice, target)
 
     def _reopen(self, choice: Choice, session: TextSession) -> None:
         self._settle(choice, session)
@@ -167,3 +169,8 @@ class TextPool:
         if choice.finish is not None:
             session.close_text(choice, flush=True)
         session.flush()
+
+
+def _digest(choice: Choice) -> str:
+    identity = choice.flight.identity
+    return identity.tokenizer_digest if identity is not None else ""

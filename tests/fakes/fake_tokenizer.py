@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -20,8 +21,9 @@ class FakeTokenizer(pb_grpc.TokenizerServicer):
     `generation_prompt`: what the template writes after "assistant: ".
     """
 
-    def __init__(self, model: str = "fake") -> None:
-        self.model = model
+    def __init__(self, model: str = "fake", ids: Callable[[str], list[int]] = vocabulary.ids, digest: str = vocabulary.DIGEST) -> None:
+        self.model, self.digest = model, digest
+        self._ids = ids
         self.refuse_next = 0
         self.calls = 0
         self.request_ids: list[str] = []
@@ -55,8 +57,8 @@ class FakeTokenizer(pb_grpc.TokenizerServicer):
     async def Encode(self, request: pb.EncodeRequest, context: Any) -> pb.EncodeResponse:
         await self._enter(context)
         return pb.EncodeResponse(
-            encodings=[pb.Encoded(token_ids=vocabulary.ids(t), token_count=len(vocabulary.ids(t))) for t in request.texts],
-            tokenizer_digest=vocabulary.DIGEST,
+            encodings=[pb.Encoded(token_ids=self._ids(t), token_count=len(self._ids(t))) for t in request.texts],
+            tokenizer_digest=self.digest,
         )
 
     async def RenderChat(self, request: pb.RenderChatRequest, context: Any) -> pb.RenderChatResponse:
@@ -67,7 +69,7 @@ class FakeTokenizer(pb_grpc.TokenizerServicer):
             await abort(context, InvalidRequest("no boom here", field="messages"))
         text = request.tools_json + "".join(f"{m['role']}: {m['content']}{json.dumps(m.get('tool_calls', ''))}\n" for m in messages)
         text += "assistant: " + self.generation_prompt if request.add_generation_prompt else ""
-        return pb.RenderChatResponse(encoding=pb.Encoded(token_ids=vocabulary.ids(text)), text=text, tokenizer_digest=vocabulary.DIGEST)
+        return pb.RenderChatResponse(encoding=pb.Encoded(token_ids=self._ids(text)), text=text, tokenizer_digest=self.digest)
 
     async def Decode(self, request: pb.DecodeRequest, context: Any) -> pb.DecodeResponse:
         await self._enter(context)
@@ -77,7 +79,7 @@ class FakeTokenizer(pb_grpc.TokenizerServicer):
     async def GetTokenizerInfo(self, request: pb.GetTokenizerInfoRequest, context: Any) -> pb.GetTokenizerInfoResponse:
         return pb.GetTokenizerInfoResponse(
             model=self.model,
-            tokenizer_digest=vocabulary.DIGEST,
+            tokenizer_digest=self.digest,
             vocab_size=vocabulary.VOCAB,
             eos_token_ids=[vocabulary.EOS],
             has_chat_template=True,

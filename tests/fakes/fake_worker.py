@@ -38,13 +38,22 @@ class _Broken(Exception):
 
 
 class FakeWorker(pb_grpc.SchedulerServicer):
-    """`script`: what to do with a submit. By default the prompt's story, with `pace_s` between tokens."""
+    """`tokens`: the vocabulary's digest. `script`: what to do with a submit. By default its story, with `pace_s` between tokens."""
 
-    def __init__(self, model: str = "fake", *, context: int = 4096, pool: int = 65_536, digest: str = "model-digest") -> None:
+    def __init__(
+        self,
+        model: str = "fake",
+        *,
+        context: int = 4096,
+        pool: int = 65_536,
+        digest: str = "model-digest",
+        tokens: str = vocabulary.DIGEST,
+    ) -> None:
         self.model = model
         self.context = context
         self.pool = pool
         self.digest = digest
+        self.vocabulary_digest = tokens
         self.pace_s = 0.0
         self.script: Callable[[pb.Submit], Script | None] = lambda submit: None
         self.runs: list[Run] = []
@@ -109,7 +118,7 @@ class FakeWorker(pb_grpc.SchedulerServicer):
             protocol=PROTOCOL,
             boot_id=self.boot_id,
             model_digest=self.digest,
-            tokenizer_digest=vocabulary.DIGEST,
+            tokenizer_digest=self.vocabulary_digest,
             weight_version="v1",
             block_size=16,
             context_tokens=self.context,

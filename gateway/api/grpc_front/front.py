@@ -69,7 +69,7 @@ class GatewayFront(pb_grpc.GatewayServicer):
     async def _run(
         self, door: str, spec: GenerateSpec, plan: ParsePlan, stream: bool, token_ids: bool, context: Context
     ) -> AsyncIterator[pb.GenerateResponse]:
-        pieces = self._doors.pieces
+        pieces = self._doors.pieces.of(spec.model)
         maker = MessageMaker(plan, model=spec.model, n=spec.n, stream=stream, token_ids=token_ids, pieces=pieces)
         later = Later(maker, pieces) if spec.logprobs is not None else None
         listener: Listener = later if later is not None else maker
