@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from services.common.version import VERSION
 
+_OWN = "headrace"
+
 
 def say(who: str, line: str) -> None:
-    """One line of a child's or of the launcher's own, on standard error."""
-    print(f"[{who}] {line}", file=sys.stderr, flush=True)
+    """One line of a child's or of the launcher's own, on standard error. A child's has its time already."""
+    when = "" if who != _OWN else datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z ")
+    print(f"[{who}] {when}{line}", file=sys.stderr, flush=True)
 
 
 def own(line: str) -> None:
     """A line of the launcher's own."""
-    say("headrace", line)
+    say(_OWN, line)
 
 
 def address(host: str, port: int) -> str:
