@@ -65,7 +65,7 @@ class AdaptiveLimit:
         most: int = 4096,
         step: float = 1.25,
         gain: float = 0.15,
-        window: int = 32,
+        window: int = 160,
         probe_windows: int = 8,
     ) -> None:
         self._ladder = _ladder(least, most, step)
@@ -127,7 +127,7 @@ class AdaptiveLimit:
         below, above = self._at - 1 in self._rates, self._at + 1 in self._rates
         if below and not self._gains(self._at):
             self._move(-1)
-        elif not above or self._gains(self._at + 1):
+        elif self._at < self._top and (not above or self._gains(self._at + 1)):
             self._move(1)
         elif not below:
             self._move(-1)
@@ -141,11 +141,16 @@ class AdaptiveLimit:
         possible = self._ladder[at] / self._ladder[at - 1] - 1
         return self._rates[at].rate / self._rates[at - 1].rate - 1 >= self._gain * possible
 
+    @property
+    def _top(self) -> int:
+        """One step above what the workers can run at once: what is more waits there, where nobody's turn is kept."""
+        return min(len(self._ladder) - 1, self._index(self._slots) + 1) if self._slots else len(self._ladder) - 1
+
     def _index(self, wanted: int) -> int:
         return next((i for i, value in enumerate(self._ladder) if value >= wanted), len(self._ladder) - 1)
 
     def _move(self, by: int) -> None:
-        self._at = min(len(self._ladder) - 1, max(0, self._at + by))
+        self._at = min(self._top, max(0, self._at + by))
         self._settling = _SETTLED * self.value
 
 

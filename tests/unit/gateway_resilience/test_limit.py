@@ -139,3 +139,51 @@ def test_a_fleet_that_thrashes_is_kept_at_its_knee() -> None:
     free = BatchServer(step_s, 128, random.Random(4)).tokens_per_s(FixedLimit(1 << 20), 400, 200.0)
     assert 40 <= limit.value <= 100
     assert limited > 1.2 * free
+
+
+def noisy(limit: Limit, rng: random.Random, seconds: float) -> tuple[float, list[int]]:
+    """Tokens per second, and limits in force, of the second half: steps as two small workers' were measured, and as uneven."""
+    now, tokens, drift, seen = 0.0, 0, 0.0, []
+    running: list[list[float]] = []
+    while now < seconds:
+        while len(running) < limit.value and len(running) < 400:
+            running.append([now, length := rng.randint(12, 20), length])
+        batch = running[:128]
+        took = (0.0057 + 0.00138 * len(batch)) * math.exp(rng.gauss(0, 0.25) + drift)
+        drift = drift * math.exp(-took / 5) + rng.gauss(0, 0.04 * math.sqrt(0.4 * took))
+        now += took
+        if now > seconds / 2:
+            tokens += len(batch)
+            seen.append(limit.value)
+        ended = []
+        for request in batch:
+            request[1] -= 1
+            if request[1] <= 0:
+                ended.append(request)
+        for request in ended:
+            limit.observe(now - request[0], int(request[2]), len(running), True)
+        running = [request for request in running if request[1] > 0]
+    return tokens / (seconds / 2), seen
+
+
+def test_uneven_steps_do_not_push_it_far_below_the_knee() -> None:
+    """By its own measure the knee of these workers is at 19."""
+    rates, limits = [], []
+    free, _ = noisy(FixedLimit(1 << 20), random.Random(0), 120.0)
+    for seed in range(3):
+        limit = AdaptiveLimit()
+        limit.resize(128)
+        rate, seen = noisy(limit, random.Random(seed), 600.0)
+        rates.append(rate)
+        limits += seen
+    assert sum(rates) / len(rates) > 0.75 * free
+    assert sorted(limits)[len(limits) // 10] >= 12
+    assert max(limits) <= 185
+
+
+def test_it_does_not_climb_far_beyond_what_the_workers_can_run() -> None:
+    """What is more waits in the workers, where priorities and keys do not count."""
+    limit = AdaptiveLimit()
+    limit.resize(100)
+    overload(limit, Server(5000, random.Random(1)), 60_000)
+    assert 100 <= limit.value <= 160
