@@ -101,6 +101,40 @@ async def test_a_resumed_answer_goes_on_in_its_grammar(found: Worker) -> None:
         assert "does not follow the grammar" in session.rows[5].ended.error.message
 
 
+FORM = '{"customer": [0-9]{3}, "status": "(open|completed and paid)", "balance": [0-9]{2}}'
+_FORM_REGEX = FORM.replace('{"', '\\{"').replace("}}", "}\\}")
+
+
+async def test_what_is_forced_comes_at_once_and_is_what_single_steps_say(found: Worker) -> None:
+    """Log-probabilities need a step for each token; without them forced text needs none. Eight answers do not fit at once."""
+    form = pb.Constraint(regex=_FORM_REGEX)
+    prompt = pb.Prompt(token_ids=PROMPT, total_tokens=len(PROMPT))
+    seeds = (1, 2, 3, 4)
+    async with found.session() as session:
+        stepped = _asked(1, form, 100, seeds, prompt=prompt, output=pb.Output(top_logprobs=1))
+        await session.send(submit=[stepped, _asked(11, form, 100, seeds, prompt=prompt)])
+        await session.until_final(*(handle + place for handle in (1, 11) for place in range(4)))
+        for place in range(4):
+            by_steps, at_once = session.rows[1 + place], session.rows[11 + place]
+            assert re.fullmatch(_FORM_REGEX, text_of(at_once.ids))
+            assert at_once.ids == by_steps.ids
+            assert at_once.ended.reason == by_steps.ended.reason
+            assert at_once.ended.usage.completion_tokens == by_steps.ended.usage.completion_tokens
+        whole = session.rows[11].ids
+        for handle, seam in ((21, 1), (31, 14), (41, 30)):
+            choice = pb.Choice(seed=seeds[0], prior_output_ids=whole[:seam])
+            await session.send(submit=[_asked(handle, form, 100, choices=[choice], prompt=prompt)])
+            await session.until_final(handle)
+            assert whole[:seam] + session.rows[handle].ids == whole
+        stop = pb.Stops(max_new_tokens=100, strings=["stat"], skip_special_tokens=True)
+        await session.send(submit=[_asked(51, form, prompt=prompt, stops=stop), _asked(61, form, 7, prompt=prompt)])
+        await session.until_final(51, 61)
+        assert text_of(session.rows[51].ids).endswith("stat")
+        assert session.rows[51].ended.keep_bytes == len(session.rows[51].ids) - len("stat")
+        assert text_of(session.rows[61].ids) == '{"custo'
+        assert session.rows[61].ended.reason == pb.FINISH_REASON_LENGTH
+
+
 THOUGHT, MARK, WISH = "so-2+2-is-</thin-no-" * 2, "</think>", "anything-but-digits"
 DIGITS = "[0-9]{20}"
 

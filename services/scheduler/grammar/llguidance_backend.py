@@ -25,7 +25,7 @@ from services.scheduler.grammar.tag_lark import TagLark
 from services.scheduler.grammar.vocabulary import GrammarVocabulary, PerVocabulary
 
 _GOOD_ENDS = ("NoExtension", "NoExtensionBias", "EndOfSentence")
-_BYTES_PER_CHARACTER = 64  # the library does not say what a grammar occupies
+_LEAST_BYTES, _BYTES_PER_CHARACTER = 160 << 10, 16  # as measured: the library does not say what a grammar occupies
 
 
 class _Tokenizer:
@@ -90,7 +90,7 @@ class LLGuidanceBackend:
         matcher = self._library.LLMatcher(tokenizer, grammar, log_level=0, limits=self._limits)
         if matcher.is_error():
             raise InvalidGrammar(str(matcher.get_error()).split("<state>")[0].strip(), spec.kind)
-        compiled = LLGuidanceCompiled(matcher, len(grammar) * _BYTES_PER_CHARACTER, vocabulary)
+        compiled = LLGuidanceCompiled(matcher, _LEAST_BYTES + len(grammar) * _BYTES_PER_CHARACTER, vocabulary)
         satisfiable(compiled, vocabulary.mask_words, spec.kind)
         try:
             costly = too_costly(compiled.matcher, vocabulary.mask_words)

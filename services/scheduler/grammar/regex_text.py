@@ -11,6 +11,7 @@ import re2
 
 from services.common.text.char_set import CharSet, Ranges
 from services.common.text.regex_syntax import Assertion, Choice, Node, Repeat, Sequence, UnsupportedPattern, parse_regex
+from services.scheduler.grammar.regex_simple import simplified
 
 MAX_CHARACTERS = 4096
 MAX_REPEAT = 100_000
@@ -26,12 +27,12 @@ class BadRegex(ValueError):
 
 def parse_whole(pattern: str) -> Node:
     """Tree of a regex that describes a whole text; `^` at its start and `$` at its end change nothing."""
-    return _checked(_anchored(_parse(pattern), open_ends=False), pattern)
+    return simplified(_checked(_anchored(_parse(pattern), open_ends=False), pattern))
 
 
 def parse_search(pattern: str) -> Node:
     """Tree of all texts in which the regex matches somewhere."""
-    return _checked(_anchored(_parse(pattern), open_ends=True), pattern)
+    return simplified(_checked(_anchored(_parse(pattern), open_ends=True), pattern))
 
 
 def matches_somewhere(pattern: str, text: str) -> bool:

@@ -14,22 +14,31 @@ from services.scheduler.grammar.store import Entry
 
 _ALL = np.int32(-1)
 _SLOWEST_STEP_S = 0.5
-_SLOW_STEPS = 16
-_SLOW_MEAN_S = 0.01
+_SLOW_STEPS = 24  # of eight tokens
+_SLOW_MEAN_S = 0.007  # over the last steps: a cost that grows with the output is noticed when it has grown
 
 
 class RequestGrammar:
     """Implements the scheduler core's Grammar. Ids that come before the grammar is compiled are followed up later.
 
-    With `begin_after_ids` everything is allowed until those ids were produced, one after the other. A grammar whose
+    With `begin_after_ids` everything is allowed until those ids were produced, one after the other; with one opening id
+    only in an output that begins with it, every other is held to the grammar from the start. A grammar whose
     masks cost too much processor time is given up, and not taken again, as every step of every request waits for them.
     """
 
-    def __init__(self, entry: Entry, begin_after_ids: Sequence[int] = (), *, clock: Callable[[], float] = time.thread_time) -> None:
+    def __init__(
+        self,
+        entry: Entry,
+        begin_after_ids: Sequence[int] = (),
+        opening_ids: Sequence[int] = (),
+        *,
+        clock: Callable[[], float] = time.thread_time,
+    ) -> None:
         self._entry = entry
         self._marker = tuple(begin_after_ids)
         self._tail: list[int] = []
         self._begun = not self._marker
+        self._opening = opening_ids[0] if self._marker and len(opening_ids) == 1 else None  # until the first id has come
         self._early: list[int] = []  # ids that came before the grammar was compiled
         self._matcher: Matcher | None = None
         self._failure: str | None = None
@@ -37,8 +46,7 @@ class RequestGrammar:
         self._forced: deque[int] = deque()
         self._sought = False  # whether `_forced` says what comes next
         self._clock = clock
-        self._steps = 0
-        self._spent_s = 0.0
+        self._spent_s: deque[float] = deque(maxlen=_SLOW_STEPS)
 
     @property
     def ready(self) -> bool:
@@ -75,6 +83,9 @@ class RequestGrammar:
 
     def accept(self, token_id: int) -> bool:
         """Advance by one id; false if the grammar does not allow it."""
+        opening, self._opening = self._opening, None
+        if opening is not None and token_id != opening:
+            self._begun = True
         if not self._begun:
             self._tail = [*self._tail, token_id][-len(self._marker) :]
             self._begun = tuple(self._tail) == self._marker
@@ -102,7 +113,7 @@ class RequestGrammar:
         except GrammarFailure as failure:
             self._failure = str(failure)
         self._sought = True
-        self._watch_cost(self._clock() - began, steps=0)
+        self._watch_cost(self._clock() - began)
         return self._forced
 
     def _follow(self, token_id: int) -> None:
@@ -113,7 +124,7 @@ class RequestGrammar:
 
     def fill_mask(self, words: npt.NDArray[np.int32]) -> None:
         """Write the allowed ids. After a failure a single id is allowed, which `accept` then refuses."""
-        if not self._begun:
+        if not self._begun and self._opening is None:
             words[:] = _ALL
             return
         if self._usable() and self._matcher is not None:
@@ -128,6 +139,8 @@ class RequestGrammar:
         if self._failure is not None or self._entry.error is not None:
             words[:] = 0
             words[0] = 1
+        elif self._opening is not None:
+            words.view(np.uint32)[self._opening // 32] |= np.uint32(1 << self._opening % 32)
 
     def _usable(self) -> bool:
         """Whether there is a matcher to ask; makes it on first use and lets it follow the ids that came early."""
@@ -142,10 +155,10 @@ class RequestGrammar:
                     return False
         return True
 
-    def _watch_cost(self, seconds: float, *, steps: int = 1) -> None:
-        """Of a mask or of an id taken, both of which are steps, or of the look for what is forced."""
-        self._steps += steps
-        self._spent_s += seconds
-        if seconds > _SLOWEST_STEP_S or (self._steps >= _SLOW_STEPS and self._spent_s / self._steps > _SLOW_MEAN_S):
+    def _watch_cost(self, seconds: float) -> None:
+        """Of a mask, of an id taken, or of the look for what is forced; each is a step."""
+        self._spent_s.append(seconds)
+        is_slow = len(self._spent_s) == _SLOW_STEPS and sum(self._spent_s) > _SLOW_STEPS * _SLOW_MEAN_S
+        if seconds > _SLOWEST_STEP_S or is_slow:
             self._failure = "following the grammar costs too much time per token"
             self._entry.condemn(self._failure)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from services.scheduler.grammar.interface import GrammarKind, InvalidGrammar, TooCostly
-from services.scheduler.grammar.probe import STEPS, WALKS, too_costly
+from services.scheduler.grammar.probe import RUN_STEPS, RUNS, STEPS, WALKS, too_costly
 from tests.unit.grammar.following import NAMES, VOCAB, admits, compiled, matcher, wander
 
 _WORDS = -(-VOCAB // 32)
@@ -98,10 +98,28 @@ class _Free:
         self.now += self.cost_s
 
 
+class _Growing(_Free):
+    """Costs more with every time the same token comes again, and nothing otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0)
+        self._last = -1
+
+    def accept(self, token_id: int) -> bool:
+        self.cost_s = self.cost_s + 0.0005 if token_id == self._last else 0.0
+        self._last = token_id
+        return super().accept(token_id)
+
+
+def test_a_cost_that_grows_with_repetition_is_found() -> None:
+    growing = _Growing()
+    assert too_costly(lambda: growing, _WORDS, clock=lambda: growing.now)
+
+
 def test_a_walk_tells_the_dear_from_the_cheap_and_ends() -> None:
     cheap = _Free(0.001)
     assert not too_costly(lambda: cheap, _WORDS, clock=lambda: cheap.now)
-    assert cheap.steps <= WALKS * STEPS
+    assert cheap.steps <= WALKS * STEPS + RUNS * RUN_STEPS
     dear = _Free(0.2)
     assert too_costly(lambda: dear, _WORDS, clock=lambda: dear.now)
     assert dear.steps < STEPS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from services.scheduler.grammar.desk import GrammarDesk
@@ -99,6 +100,36 @@ def test_a_failed_grammar_lets_no_token_pass() -> None:
     assert "too much time" in (RequestGrammar(entry).error or "")
 
 
+def test_a_cost_that_grows_is_noticed_when_it_has_grown() -> None:
+    """A long cheap beginning buys no dear end: after it, a mean is that of the last tokens."""
+    now = 0.0
+    grammar = RequestGrammar(entry := _entry(), clock=lambda: now)
+    _until(lambda: entry.ready)
+    taken = 0
+
+    class Growing:
+        finished = False
+
+        def accept(self, token_id: int) -> bool:
+            return True
+
+        def fill_mask(self, words: npt.NDArray[np.int32]) -> None:
+            nonlocal now
+            words[:] = -1
+            now += 0.05 if taken >= 1000 else 0.0
+
+        def forced_ids(self) -> list[int]:
+            return []
+
+    grammar._matcher = Growing()  # type: ignore[assignment]
+    while grammar.error is None:
+        _mask(grammar)
+        assert grammar.accept(ord("a")) or grammar.error
+        taken += 1
+    assert 1000 < taken < 1010
+    assert now < 0.5
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_rollback(name: str) -> None:
     follower = matcher(name, GrammarKind.JSON_SCHEMA, SCHEMA)
@@ -144,3 +175,26 @@ def test_ebnf_and_structural_tags(name: str) -> None:
     assert all(follower.accept(token) for token in ids_of('free text <f>{"a":1}</f> more'))
     follower = matcher(name, GrammarKind.STRUCTURAL_TAG, tag)
     assert not all(follower.accept(token) for token in ids_of('free text <f>{"b"'))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_output_that_does_not_open_a_thought_follows_the_grammar_from_the_start(name: str) -> None:
+    opening, closing = ord("<"), ord(">")
+
+    def made() -> RequestGrammar:
+        desk = GrammarDesk(GrammarStore(backend(name), compile_limit_s=60))
+        grammar = desk.factory("json_schema", SCHEMA, (closing,), (), (opening,))()
+        _until(lambda: grammar.ready)
+        return grammar
+
+    thinking = made()
+    assert opening in _mask(thinking) and ord("{") in _mask(thinking)
+    assert ord("x") not in _mask(thinking)
+    assert thinking.accept(opening)
+    assert {ord("x"), END} <= _mask(thinking)
+    assert all(thinking.accept(token) for token in ids_of("hm {>"))
+    assert ord("x") not in _mask(thinking) and opening not in _mask(thinking)
+    assert all(thinking.accept(token) for token in ids_of('{"a":1}')) and thinking.finished
+    direct = made()
+    assert all(direct.accept(token) for token in ids_of('{"a":1}')) and direct.finished
+    assert not made().accept(ord("x"))
