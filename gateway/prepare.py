@@ -57,6 +57,7 @@ class Preparer:
             flight.thought_at = at_end_of(flight.prompt_ids, thought, begin, end)
         if flight.spec.constraint is not None and (flight.thought_at == "inside" or (flight.thought_at == "maybe" and thought.awaited)):
             flight.begin_after_ids = tuple(end)
+            flight.opening_ids = tuple(begin) if flight.thought_at == "maybe" else ()
 
     async def _tag_ids(self, flight: Flight, model: str, tag: str) -> list[int]:
         spec = flight.spec

@@ -67,7 +67,7 @@ def _optional(submit: pb.Submit, flight: Flight) -> None:
     if remaining is not None:
         submit.deadline_ms = max(1, int(remaining * 1000))
     if spec.constraint is not None:
-        submit.constraint.CopyFrom(_constraint(spec.constraint, flight.begin_after_ids))
+        submit.constraint.CopyFrom(_constraint(spec.constraint, flight))
     if flight.identity is not None and flight.begun and flight.identity.weight_version:
         submit.require_weight_version = flight.identity.weight_version
 
@@ -115,8 +115,8 @@ def _output(spec: GenerateSpec) -> pb.Output:
     return output
 
 
-def _constraint(constraint: Constraint, begin_after: tuple[int, ...]) -> pb.Constraint:
-    made = pb.Constraint(begin_after_ids=begin_after)
+def _constraint(constraint: Constraint, flight: Flight) -> pb.Constraint:
+    made = pb.Constraint(begin_after_ids=flight.begin_after_ids, opening_ids=flight.opening_ids)
     setattr(made, f"lenient_{constraint.kind}" if constraint.lenient else constraint.kind, constraint.text)
     return made
 

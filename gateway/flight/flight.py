@@ -91,6 +91,7 @@ class Flight:
         self.turn: asyncio.Future[Interruption | None] = asyncio.get_running_loop().create_future()
         self.keep_special_ids: tuple[int, ...] = ()
         self.begin_after_ids: tuple[int, ...] = ()
+        self.opening_ids: tuple[int, ...] = ()
         self.thought_end_id: int | None = None
         self.thought_at: ThoughtAt = "maybe"
 

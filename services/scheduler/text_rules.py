@@ -17,7 +17,7 @@ def bind(
     """Makers of one matcher and one grammar per choice; None where there is nothing to match or follow. Raises InvalidRequest."""
     grammar = None
     if rules.constraint is not None:
-        grammar = grammars.factory(*rules.constraint, rules.begin_after_ids, rules.keep_special_ids)
+        grammar = grammars.factory(*rules.constraint, rules.begin_after_ids, rules.keep_special_ids, rules.opening_ids)
     matcher = text_stops.factory(
         rules.strings,
         rules.regexes,

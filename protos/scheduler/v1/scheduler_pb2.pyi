@@ -231,7 +231,7 @@ class Stops(_message.Message):
     def __init__(self, max_new_tokens: _Optional[int] = ..., min_new_tokens: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ..., strings: _Optional[_Iterable[str]] = ..., regexes: _Optional[_Iterable[str]] = ..., ignore_eos: _Optional[bool] = ..., skip_special_tokens: _Optional[bool] = ..., keep_special_ids: _Optional[_Iterable[int]] = ..., spaces_between_special: _Optional[bool] = ...) -> None: ...
 
 class Constraint(_message.Message):
-    __slots__ = ("json_schema", "regex", "ebnf", "structural_tag", "lenient_json_schema", "lenient_structural_tag", "begin_after_ids")
+    __slots__ = ("json_schema", "regex", "ebnf", "structural_tag", "lenient_json_schema", "lenient_structural_tag", "begin_after_ids", "opening_ids")
     JSON_SCHEMA_FIELD_NUMBER: _ClassVar[int]
     REGEX_FIELD_NUMBER: _ClassVar[int]
     EBNF_FIELD_NUMBER: _ClassVar[int]
@@ -239,6 +239,7 @@ class Constraint(_message.Message):
     LENIENT_JSON_SCHEMA_FIELD_NUMBER: _ClassVar[int]
     LENIENT_STRUCTURAL_TAG_FIELD_NUMBER: _ClassVar[int]
     BEGIN_AFTER_IDS_FIELD_NUMBER: _ClassVar[int]
+    OPENING_IDS_FIELD_NUMBER: _ClassVar[int]
     json_schema: str
     regex: str
     ebnf: str
@@ -246,7 +247,8 @@ class Constraint(_message.Message):
     lenient_json_schema: str
     lenient_structural_tag: str
     begin_after_ids: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, json_schema: _Optional[str] = ..., regex: _Optional[str] = ..., ebnf: _Optional[str] = ..., structural_tag: _Optional[str] = ..., lenient_json_schema: _Optional[str] = ..., lenient_structural_tag: _Optional[str] = ..., begin_after_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+    opening_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, json_schema: _Optional[str] = ..., regex: _Optional[str] = ..., ebnf: _Optional[str] = ..., structural_tag: _Optional[str] = ..., lenient_json_schema: _Optional[str] = ..., lenient_structural_tag: _Optional[str] = ..., begin_after_ids: _Optional[_Iterable[int]] = ..., opening_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Output(_message.Message):
     __slots__ = ("top_logprobs", "logprob_ids", "prompt_logprobs_from", "scale", "stream_interval")

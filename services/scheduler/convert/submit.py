@@ -186,6 +186,7 @@ def _text_rules(submit: pb.Submit) -> TextRules:
         spaces_between_special=stops.spaces_between_special,
         constraint=_constraint(submit) if given else None,
         begin_after_ids=tuple(submit.constraint.begin_after_ids) if given else (),
+        opening_ids=tuple(submit.constraint.opening_ids) if given else (),
     )
 
 

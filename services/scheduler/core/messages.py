@@ -105,6 +105,7 @@ class TextRules:
     spaces_between_special: bool = True
     constraint: tuple[str, str] | None = None  # kind and text
     begin_after_ids: tuple[int, ...] = ()
+    opening_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,14 +22,19 @@ class GrammarDesk:
         self.store = store
 
     def factory(
-        self, kind: str, text: str, begin_after_ids: Sequence[int] = (), text_ids: Collection[int] = ()
+        self,
+        kind: str,
+        text: str,
+        begin_after_ids: Sequence[int] = (),
+        text_ids: Collection[int] = (),
+        opening_ids: Sequence[int] = (),
     ) -> Callable[[], RequestGrammar]:
         """After `settle`. `kind` is the contract's field name, `text_ids` are special ids that are shown as text.
 
         Raises InvalidRequest naming the field for a constraint seen to be invalid.
         """
         entry = self.store.entry(_spec(kind, text, text_ids), again=True)
-        return lambda: RequestGrammar(entry, begin_after_ids)
+        return lambda: RequestGrammar(entry, begin_after_ids, opening_ids)
 
     async def settle(self, kind: str, text: str, text_ids: Collection[int] = (), *, patience_s: float = PATIENCE_S) -> None:
         """Give a constraint a moment to turn out invalid, without holding up the loop; then `factory` says so at once.

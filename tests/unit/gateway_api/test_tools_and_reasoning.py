@@ -100,6 +100,7 @@ async def test_a_grammar_begins_after_the_thought(tools: Stack) -> None:
     body = {"messages": ASK["messages"], "response_format": {"type": "json_object"}}
     _, answer = await tools.post("/v1/chat/completions", body)
     assert list(tools.worker.submits[0].constraint.begin_after_ids) == [258]
+    assert list(tools.worker.submits[0].constraint.opening_ids) == [257]
     message = answer["choices"][0]["message"]
     assert (message["reasoning_content"], message["content"]) == ("hm", '{"a": 1}')
     assert answer["usage"]["completion_tokens_details"]["reasoning_tokens"] == 4
@@ -117,6 +118,7 @@ async def test_what_the_template_has_done_about_a_thought_decides(tools: Stack) 
         message = answer["choices"][0]["message"]
         assert (message["reasoning_content"], message["content"]) == (thought, '{"a": 1}')
         assert list(tools.worker.submits[-1].constraint.begin_after_ids) == after
+        assert not tools.worker.submits[-1].constraint.opening_ids
         assert (answer["usage"]["reasoning_tokens"] > 0) == (thought is not None)
     tools.tokenizer.generation_prompt = ""
     _, answer = await tools.post("/v1/chat/completions", {"messages": [*ASK["messages"], last], "continue_final_message": True})
