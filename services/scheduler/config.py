@@ -176,7 +176,7 @@ class SchedulerConfig(BatchOptions):
         True,
         "known from other servers, and always so: an idle worker sleeps until it is told something",
         group="Operation",
-        check=_only(True, "an idle worker always sleeps; it wakes for every message"),
+        check=_only(True, "must be true: an idle worker always sleeps, and wakes for every message"),
     )
     engine_client: str = option("thread", "where the engine runs beside the gRPC server", group="Operation", choices=("thread", "process"))
     random_seed: int = option(0, "seed of what the scheduler itself draws", group="Operation")
