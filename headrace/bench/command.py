@@ -11,6 +11,7 @@ from headrace.bench.config import BenchConfig
 from headrace.bench.measure import Measurement, measure
 from headrace.bench.output import store
 from headrace.bench.report import render, short
+from headrace.models.progress import Meter
 from services.common.config import ConfigError, load_or_exit
 
 _USAGE = """usage: headrace bench serve [flags]     load a server and report every figure
@@ -41,7 +42,8 @@ def main(argv: Sequence[str]) -> int:
 def serve(argv: Sequence[str]) -> int:
     """One run."""
     config, _ = load_or_exit(BenchConfig, argv, prog="headrace bench serve", description="Load a server and report every figure.")
-    done = asyncio.run(measure(config))
+    meter = Meter(lambda line: print(line, file=sys.stderr, flush=True), "bench", "requests")
+    done = asyncio.run(measure(config) if config.quiet else measure(config, meter.at))
     print(short(done.summary, done.about) if config.quiet else render(done.summary, done.about))
     store(config, done)
     return complain(done)

@@ -43,8 +43,8 @@ class Measurement:
     started_unix: float
 
 
-async def measure(config: BenchConfig) -> Measurement:
-    """Run it. Raises ConfigError for what cannot be measured."""
+async def measure(config: BenchConfig, progress: Callable[[float, float], None] = lambda done, whole: None) -> Measurement:
+    """Run it. `progress`: told how many of how many requests have ended. Raises ConfigError for what cannot be measured."""
     targets = parse_targets(config.goodput)
     tokenizer = load_tokenizer(config.tokenizer)
     requests = build(config, tokenizer)
@@ -57,7 +57,7 @@ async def measure(config: BenchConfig) -> Measurement:
     zero = time.perf_counter()
     backend = make_backend(config, facts, zero, requests)
     try:
-        done = await run(backend, requests, times, config.max_concurrency, zero)
+        done = await run(backend, requests, times, config.max_concurrency, zero, progress)
     finally:
         await backend.close()
     summary = summarize(done.outcomes, targets)

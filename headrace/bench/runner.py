@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from headrace.bench.backends.interface import Backend
@@ -21,13 +21,25 @@ class Run:
     wall_s: float
 
 
-async def run(backend: Backend, requests: Sequence[BenchRequest], times: Sequence[float], cap: int | None, clock_zero: float) -> Run:
-    """`times[i]` is when request i is sent, seconds after `clock_zero`; a full cap makes it wait."""
+async def run(
+    backend: Backend,
+    requests: Sequence[BenchRequest],
+    times: Sequence[float],
+    cap: int | None,
+    clock_zero: float,
+    ended: Callable[[float, float], None] = lambda done, whole: None,
+) -> Run:
+    """`times[i]` is when request i is sent, seconds after `clock_zero`; a full cap makes it wait.
+
+    `ended` is told after each request how many of how many have ended.
+    """
+    count = 0
     outcomes = [Outcome(i, request.wanted_input_len, request.output_len) for i, request in enumerate(requests)]
     slots = asyncio.Semaphore(cap) if cap is not None else None
     dialogues = _Dialogues(requests)
 
     async def one(index: int) -> None:
+        nonlocal count
         await _until(times[index] + clock_zero)
         request = await dialogues.turn(index)
         try:
@@ -38,6 +50,8 @@ async def run(backend: Backend, requests: Sequence[BenchRequest], times: Sequenc
                     await backend.send(request, outcomes[index])
         finally:
             dialogues.answered(index, outcomes[index].text)
+            count += 1
+            ended(count, len(requests))
 
     gc.collect()
     gc.disable()

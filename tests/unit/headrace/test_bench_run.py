@@ -47,6 +47,14 @@ async def test_the_cap_is_kept() -> None:
     assert done.summary.peak_concurrency == 4
 
 
+async def test_progress_counts_every_request_once_those_that_fail_too() -> None:
+    told: list[tuple[float, float]] = []
+    async with FakeServer(fail_every=5) as server:
+        config = BenchConfig(backend="openai", base_url=server.url, num_prompts=10, random_input_len=16, random_output_len=8)
+        await measure(config, lambda done, whole: told.append((done, whole)))
+    assert told == [(done, 10) for done in range(1, 11)]
+
+
 async def test_chunks_of_several_tokens_are_one_gap() -> None:
     async with FakeServer(per_chunk=4) as server:
         done = await load(server, backend="native", random_output_len=32)
