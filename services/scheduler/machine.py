@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from services.common.config import ConfigError
+from services.scheduler.cache.sizing import slots_for
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.constraints import make_desk
 from services.scheduler.core.scheduler import Scheduler
@@ -132,9 +133,11 @@ def _scripted(config: SchedulerConfig, report: StartupReport) -> ScriptedEngine:
         script = load_script(Path(config.script) if config.script else None)
     except ValueError as error:
         raise ConfigError(f"--script: {error}") from error
-    pool = config.max_total_tokens or _SCRIPTED_POOL_TOKENS
+    pool = (config.max_total_tokens or _SCRIPTED_POOL_TOKENS) // config.page_size * config.page_size
+    if not pool:
+        raise ConfigError(f"--max-total-tokens: {config.max_total_tokens or _SCRIPTED_POOL_TOKENS} are less than a page of --page-size")
     rows = min(config.max_running_requests or _SCRIPTED_ROWS, pool)
-    engine = ScriptedEngine(script, num_slots=pool, max_rows=rows, page_size=config.page_size)
+    engine = ScriptedEngine(script, num_slots=slots_for(pool, config.page_size), max_rows=rows, page_size=config.page_size)
     report.add("model", engine.info.model_name)
     report.add("context_len", engine.info.context_length, unit="tokens")
     report.add("max_total_num_tokens", pool, unit="tokens")

@@ -38,6 +38,13 @@ async def test_a_single_call_returns_the_tokens_and_one_final(tmp_path: Path) ->
         assert (final.usage.prompt_tokens, final.usage.completion_tokens) == (3, 4)
 
 
+async def test_a_pool_of_pages_holds_what_was_asked_for(tmp_path: Path) -> None:
+    async with scripted(tmp_path, None, "--max-total-tokens", "4096", "--page-size", "16") as found:
+        assert (await found.load()).kv_total_tokens == 4096
+        settings = {one.name: one.value for one in (await found.scheduler.GetServerInfo(pb.GetServerInfoRequest())).settings}
+        assert settings["max_total_num_tokens"] == "4096"
+
+
 async def test_what_a_session_used_last_outlives_strangers(tmp_path: Path) -> None:
     async with scripted(tmp_path, None, "--max-total-tokens", "500", "--enable-session-radix-cache") as found:
         asked = [list(range(first, first + 100)) for first in range(100, 1100, 100)]

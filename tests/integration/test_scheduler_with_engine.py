@@ -48,6 +48,12 @@ def test_the_engine_knows_the_size_of_its_tensors(model: Path) -> None:
     assert info.weight_bytes > 0
 
 
+@pytest.mark.parametrize(("page", "tokens"), [(1, 1500), (16, 1488)])
+def test_a_pool_holds_as_many_tokens_as_it_says(model: Path, page: int, tokens: int) -> None:
+    """Whole pages; the page that padding is written to comes on top."""
+    assert Scheduler(SchedulerConfig(), engine(model, 1500, page)).load().kv_total_tokens == tokens
+
+
 def requests() -> list[SubmitRequest]:
     """Greedy and sampled, with penalties and shared beginnings."""
     random = Random(0)

@@ -84,6 +84,11 @@ def pool_tokens(budget: int, bytes_of_token: int, page_size: int = 1, most: int 
     return tokens
 
 
+def slots_for(tokens: int, page_size: int) -> int:
+    """Slots, the padding slot not counted, of a pool that holds `tokens` in whole pages: padding takes the first page."""
+    return tokens // page_size * page_size + page_size - 1
+
+
 def default_max_running(tokens: int, context_length: int) -> int:
     """`--max-running-requests` where none was given: 512 per context that fits, between 2048 and 4096, at most half the pool."""
     return max(1, min(max(2048, min(4096, int(tokens / context_length * 512))), tokens // 2))

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from services.common.config import ConfigError, cache_dir, cpu_isa
+from services.scheduler.cache.sizing import slots_for
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.engine.headroom import GuardedRunner, Headroom, PoolPages, StepCosts
 from services.scheduler.engine.interface import EngineInfo
@@ -62,6 +63,7 @@ def _build(config: SchedulerConfig, path: Path, memory: MemoryProvider, report: 
         weights = load_weights(checkpoint, precision.dtype)
     bytes_per_token = checkpoint.config.kv_bytes_per_token(precision.dtype.itemsize)
     pool = size_pool(config, memory, before, bytes_per_token, context)
+    slots = slots_for(pool.tokens, config.page_size)
     with report.phase("build engine"):
         runner: NativeRunner | TorchRunner
         if native:
@@ -71,7 +73,7 @@ def _build(config: SchedulerConfig, path: Path, memory: MemoryProvider, report: 
                 dtype=precision.dtype,
                 quantization=precision.quantization,
                 num_threads=threads,
-                num_slots=pool.tokens,
+                num_slots=slots,
                 context_length=context,
                 isa=cpu_isa(),
             )
@@ -82,7 +84,7 @@ def _build(config: SchedulerConfig, path: Path, memory: MemoryProvider, report: 
                 attention_backend="torch_native",
                 dtype=precision.dtype,
                 device=torch.device(config.device),
-                num_slots=pool.tokens,
+                num_slots=slots,
                 context_length=context,
             )
         del weights
@@ -91,7 +93,7 @@ def _build(config: SchedulerConfig, path: Path, memory: MemoryProvider, report: 
         model_digest=digest,
         vocab_size=checkpoint.config.vocab_size,
         context_length=context,
-        num_slots=pool.tokens,
+        num_slots=slots,
         max_rows=max_running(config.max_running_requests, pool.tokens, context),
         page_size=config.page_size,
         bytes_per_token=bytes_per_token,
@@ -162,7 +164,7 @@ def _report(
     report.add("cpu_threads", threads)
     report.add("context_len", info.context_length, unit="tokens")
     report.add("bytes_per_token", info.bytes_per_token, unit="bytes")
-    report.add("max_total_num_tokens", info.num_slots, reason=pool.reason, unit="tokens")
-    report.add("kv_pool", f"{info.num_slots * info.bytes_per_token / 2**20:.0f}", unit="MiB")
+    report.add("max_total_num_tokens", pool.tokens, reason=pool.reason, unit="tokens")
+    report.add("kv_pool", f"{info.kv_cache_bytes / 2**20:.0f}", unit="MiB")
     report.add("max_running_requests", info.max_rows)
     report.add("available_memory", f"{memory.available_bytes() / 2**20:.0f}", unit="MiB")
