@@ -21,8 +21,8 @@ _SLOW_MEAN_S = 0.007  # over the last steps: a cost that grows with the output i
 class RequestGrammar:
     """Implements the scheduler core's Grammar. Ids that come before the grammar is compiled are followed up later.
 
-    With `begin_after_ids` everything is allowed until those ids were produced, one after the other; with one opening id
-    only in an output that begins with it, every other is held to the grammar from the start. A grammar whose
+    With `begin_after_ids` everything is allowed until those ids were produced, one after the other; with opening
+    ids only in an output that begins with the first of them, every other is held to the grammar from the start. A grammar whose
     masks cost too much processor time is given up, and not taken again, as every step of every request waits for them.
     """
 
@@ -38,7 +38,7 @@ class RequestGrammar:
         self._marker = tuple(begin_after_ids)
         self._tail: list[int] = []
         self._begun = not self._marker
-        self._opening = opening_ids[0] if self._marker and len(opening_ids) == 1 else None  # until the first id has come
+        self._opening = opening_ids[0] if self._marker and opening_ids else None  # until the first id has come
         self._early: list[int] = []  # ids that came before the grammar was compiled
         self._matcher: Matcher | None = None
         self._failure: str | None = None

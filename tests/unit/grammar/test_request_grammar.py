@@ -183,7 +183,7 @@ def test_an_output_that_does_not_open_a_thought_follows_the_grammar_from_the_sta
 
     def made() -> RequestGrammar:
         desk = GrammarDesk(GrammarStore(backend(name), compile_limit_s=60))
-        grammar = desk.factory("json_schema", SCHEMA, (closing,), (), (opening,))()
+        grammar = desk.factory("json_schema", SCHEMA, (closing,), (), (opening, ord("t")))()
         _until(lambda: grammar.ready)
         return grammar
 
