@@ -24,8 +24,8 @@ def finish_object(finish: Finish | None) -> dict[str, Any] | None:
     return {"type": finish.reason.value, "matched": finish.matched}
 
 
-def meta_info(choice: Choice, pieces: PieceTable, *, text_in_logprobs: bool) -> dict[str, Any]:
-    """All of it, for a finished choice or a chunk."""
+def meta_info(choice: Choice, pieces: PieceTable, *, text_in_logprobs: bool, whole: bool = True) -> dict[str, Any]:
+    """All of it; `whole`: for a finished choice, else for a chunk, which has no finish even if one is known."""
     flight = choice.flight
     now = time.monotonic()
     first = choice.first_token_at
@@ -34,7 +34,7 @@ def meta_info(choice: Choice, pieces: PieceTable, *, text_in_logprobs: bool) -> 
     cached = choice.cached
     info: dict[str, Any] = {
         "id": flight.spec.request_id,
-        "finish_reason": finish_object(choice.finish),
+        "finish_reason": finish_object(choice.finish) if whole else None,
         "prompt_tokens": len(flight.prompt_ids),
         "completion_tokens": count,
         "cached_tokens": cached_tokens(flight),

@@ -38,7 +38,7 @@ class NativeStream:
     def text(self, choice: Choice, piece: str) -> None:
         """See Listener."""
         if self._detailed:
-            self._whole(choice, piece)
+            self._detail(choice, piece, whole=False)
             return
         flight = choice.flight
         info = (
@@ -49,10 +49,11 @@ class NativeStream:
 
     def finished(self, choice: Choice) -> None:
         """See Listener."""
-        self._whole(choice, "")
+        self._detail(choice, "", whole=True)
 
-    def _whole(self, choice: Choice, piece: str) -> None:
-        self._send(choice, piece, dumps(meta_info(choice, self._pieces, text_in_logprobs=self._text_in_logprobs)).decode())
+    def _detail(self, choice: Choice, piece: str, *, whole: bool) -> None:
+        info = meta_info(choice, self._pieces, text_in_logprobs=self._text_in_logprobs, whole=whole)
+        self._send(choice, piece, dumps(info).decode())
 
     def _send(self, choice: Choice, piece: str, info: str) -> None:
         text = piece if self._incremental else choice.full_text()

@@ -85,6 +85,16 @@ async def test_logprobs_in_meta_info(stack: Stack) -> None:
     assert json.loads(events[-2])["meta_info"]["output_token_logprobs"] == [[-0.5, 104, "h"]]
 
 
+@pytest.mark.parametrize("more", [{}, {"return_logprob": True}, {"return_logprob": True, "return_text_in_logprobs": True}])
+async def test_one_event_of_a_choice_tells_the_finish(stack: Stack, more: dict[str, Any]) -> None:
+    """The last text and the finish come from the worker together, so the finish is known when the text goes out."""
+    tokens = [Logprobs(token, -0.5, ()) for token in b"abc"]
+    stack.worker.script = lambda submit: [*(tokens if more else say("abc")[:-1]), Finish("LENGTH")]
+    events = await stack.events("/generate", {**ASK, **more, "stream": True, "sampling_params": {"n": 2}})
+    ended = [event["index"] for event in map(json.loads, events[:-1]) if event["meta_info"]["finish_reason"]]
+    assert sorted(ended) == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [
