@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -40,6 +42,29 @@ def test_equals_a_set_of_pages(slots: int, page: int, operations: list[tuple[boo
         assert allocator.free_pages == len(free)
         assert set(allocator.free_page_ids().tolist()) == free
     assert allocator.num_pages * page + page - 1 <= slots + page - 1
+
+
+@pytest.mark.parametrize("page", [1, 16])
+def test_ten_thousand_operations_lose_and_double_nothing(page: int) -> None:
+    allocator, random = PageAllocator(3000, page), Random(page)
+    owner = np.zeros(allocator.num_pages + 1, bool)
+    held: list[np.ndarray] = []
+    for _ in range(10_000):
+        if random.random() < 0.5 or not held:
+            pages = allocator.allocate(random.randrange(1, 1 + allocator.num_pages // 12))
+            if pages is None:
+                continue
+            assert not owner[pages].any() and np.unique(pages).size == pages.size and pages.min() > 0
+            owner[pages] = True
+            held.append(pages)
+        else:
+            pages = held.pop(random.randrange(len(held)))
+            allocator.free(pages)
+            owner[pages] = False
+        assert allocator.free_pages == allocator.num_pages - int(owner.sum())
+    for pages in held:
+        allocator.free(pages)
+    assert allocator.free_tokens == allocator.capacity
 
 
 def test_prefers_one_run() -> None:

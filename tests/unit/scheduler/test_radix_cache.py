@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from random import Random
 
 import numpy as np
 import pytest
@@ -114,6 +115,35 @@ def test_equals_brute_force(steps: list[tuple[str, str, list[int], int]], page: 
     cache.flush()
     assert cache.free_tokens == cache.capacity
     check(cache)
+
+
+@pytest.mark.parametrize("page", [1, 4])
+def test_five_thousand_sequences_match_as_a_set_of_prefixes_says(page: int) -> None:
+    """Nothing is evicted, so the oracle is all beginnings ever inserted. Locks come and go and never fall below zero."""
+    cache, tree, _ = make(pool=60_000, page=page)
+    random, held = Random(page), []
+    beginnings: set[tuple[int, ...]] = {()}
+    for number in range(5000):
+        tokens = tuple(random.choices((1, 2, 3), k=random.randrange(1, 40)))
+        ids, whole = np.array(tokens, np.int32), len(tokens) // page * page
+        expected = next(end for end in range(whole, -1, -page) if tokens[:end] in beginnings)
+        match = cache.acquire("a", ids)
+        assert match.length == tree.peek("a", ids) == expected
+        if number % 3:
+            slots = cache.groups[0].allocator.allocate((whole - expected) // page)
+            assert slots is not None
+            own = slots if page == 1 else (slots[:, None] * page + np.arange(page, dtype=np.int32)).ravel()
+            tree.insert(match.node, ids[:whole], (own,))
+            beginnings.update(tokens[:end] for end in range(page, whole + 1, page))
+        held.append(match)
+        if len(held) > 8:
+            cache.abandon(held.pop(random.randrange(len(held))))
+    for match in held:
+        cache.abandon(match)
+    assert tree.protected_tokens == 0
+    check(cache)
+    assert cache.flush() == page * (len(beginnings) - 1)
+    assert cache.free_tokens == cache.capacity
 
 
 def paths(tree: RadixCache) -> list[tuple[Hashable, list[int]]]:

@@ -132,6 +132,17 @@ def test_cache_events_come_with_the_turns_and_match_the_snapshot() -> None:
     assert silent.scheduler.drain_cache_events().events == [] and silent.scheduler.cache_snapshot().blocks == []
 
 
+@pytest.mark.parametrize("page", [1, 16])
+def test_the_next_turn_of_a_chat_finds_prompt_and_answer(page: int) -> None:
+    """All of turn 1 but its last token, which was never computed, in whole pages."""
+    driver = Driver(page=page)
+    first = driver.submit(prompt(50, 1), 30)
+    driver.run()
+    second = driver.submit([*prompt(50, 1).tolist(), *driver.tokens(first), 5, 6, 7], 4)
+    driver.run()
+    assert cached(driver, second) == 79 // page * page
+
+
 def test_outputs_stay_out_of_the_cache_on_request() -> None:
     """The next turn of a chat finds the prompt only, whether the output was decoded or computed again after a retraction."""
     driver = Driver(strip_thinking_cache=True, pool=90, init_new_token_ratio=0.02, chunked_prefill_size=16)
