@@ -132,7 +132,7 @@ def test_five_thousand_sequences_match_as_a_set_of_prefixes_says(page: int) -> N
         if number % 3:
             slots = cache.groups[0].allocator.allocate((whole - expected) // page)
             assert slots is not None
-            own = slots if page == 1 else (slots[:, None] * page + np.arange(page, dtype=np.int32)).ravel()
+            own: IntArray = slots if page == 1 else (slots[:, None] * page + np.arange(page)).ravel().astype(np.int32)
             tree.insert(match.node, ids[:whole], (own,))
             beginnings.update(tokens[:end] for end in range(page, whole + 1, page))
         held.append(match)
