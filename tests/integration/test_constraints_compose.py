@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -158,7 +159,7 @@ async def thinker(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         yield running
 
 
-def _after_thought(**kind: str) -> pb.Constraint:
+def _after_thought(**kind: Any) -> pb.Constraint:
     return pb.Constraint(begin_after_ids=_ids(MARK), **kind)
 
 
