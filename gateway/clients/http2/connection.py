@@ -108,7 +108,7 @@ class Connection(asyncio.Protocol):
         if self._queued:
             data = b"".join((data, *self._queued))
             self._queued.clear()
-        if data and self._transport is not None:
+        if data and self._transport is not None and not self._transport.is_closing():  # a loop may close it before it says so
             self._transport.write(data)
 
     def _flush_soon(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import grpc
 import pytest
+from h2.errors import ErrorCodes
 from hpack import Decoder, Encoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -242,7 +243,12 @@ class Wire(asyncio.Transport):
         self.closed = False
 
     def write(self, data: Any) -> None:
+        if self.closed:
+            raise RuntimeError("the handler is closed")
         self.written += data
+
+    def is_closing(self) -> bool:
+        return self.closed
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Nothing is buffered here."""
@@ -347,6 +353,17 @@ async def test_a_ping_is_answered() -> None:
     wire.written.clear()
     connection.data_received(_frame(PING, 0, b"12345678"))
     assert bytes(wire.written) == _frame(PING, 0, b"12345678", ACK)
+
+
+async def test_a_transport_that_closes_before_the_loop_says_so_is_not_written_to() -> None:
+    connection, wire = _wired()
+    call = connection.call("/t/Echo", (), lambda message: None)
+    wire.close()
+    connection._keep_alive()  # the timer's turn
+    connection.reset(call, ErrorCodes.CANCEL)
+    connection.flush()
+    connection.close()
+    assert not connection.alive
 
 
 async def test_a_compressed_message_is_refused() -> None:
