@@ -19,6 +19,7 @@ LOADS: dict[str, dict[str, Any]] = {
     "1 user, 4096": {"num_prompts": 2, "max_concurrency": 1, "random_input_len": 4096, "random_output_len": 4},
     "8 users": {"num_prompts": 24, "max_concurrency": 8},
     "32 users": {"num_prompts": 64, "max_concurrency": 32},
+    "32 users, 5 times": {"num_prompts": 160, "max_concurrency": 32},
 }
 
 
