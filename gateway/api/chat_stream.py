@@ -67,11 +67,13 @@ class ChatStream:
         for index in range(call.spec.n):
             sse.write(chunks.chunk(index, {"role": "assistant", "content": ""}))
 
+    def follow(self, flight: Flight) -> None:
+        """This flight is listened to: text that is only framed goes straight to the client."""
+        for choice, emit in zip(flight.choices, self._framed, strict=False):
+            choice.emit = emit
+
     def text(self, choice: Choice, piece: str) -> None:
         """See Listener."""
-        if self._framed:
-            self._framed[choice.index](piece)
-            return
         if not self._parsers:
             self._say(choice, [Content(piece)])
             return

@@ -12,6 +12,7 @@ from gateway.api.schema.completions import CompletionCall
 from gateway.api.sse import SseStream
 from gateway.api.usage import usage_of
 from gateway.flight.choice import Choice
+from gateway.flight.flight import Flight
 
 
 class CompletionChunks:
@@ -65,6 +66,12 @@ class CompletionStream:
         self._plain = not self._logprobs and not call.stream.every
         self._reported = [0] * call.n
         self._started = [not call.echo] * call.n
+
+    def follow(self, flight: Flight) -> None:
+        """This flight is listened to: text that is only framed goes straight to the client."""
+        if self._plain and not self._call.echo:
+            for choice, emit in zip(flight.choices, self._framed, strict=True):
+                choice.emit = emit
 
     def text(self, choice: Choice, piece: str) -> None:
         """See Listener."""

@@ -50,6 +50,7 @@ async def _streamed(request: web.Request, who: Caller, call: ChatCall) -> web.St
     later = [Later(chat, pieces)] if call.spec.logprobs is not None else []
     listener: Listener = later[0] if later else chat
     flight = Flight(call.spec, listener)
+    chat.follow(flight)
 
     def finale() -> bytes:
         if not call.stream.usage:

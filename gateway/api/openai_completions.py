@@ -21,7 +21,7 @@ from gateway.api.stream_answer import StreamAnswer, Streamed, route_headers
 from gateway.api.usage import usage_of
 from gateway.api.whole_answer import run_whole
 from gateway.flight.choice import Choice
-from gateway.flight.flight import Flight, Listener, Silent
+from gateway.flight.flight import Flight, Silent
 from gateway.flight.spec import GenerateSpec, IdsPrompt, TextPrompt
 
 
@@ -67,7 +67,7 @@ async def _streamed(
     chunks = CompletionChunks(_answer_id(who), int(time.time()), call.model, usage=call.stream.usage or call.stream.every)
     flights, delayed = [], []
     for place, spec in enumerate(call.specs):
-        listener: Listener = CompletionStream(
+        stream = CompletionStream(
             call,
             chunks,
             answer.sse,
@@ -75,10 +75,11 @@ async def _streamed(
             echoed=echoed[place],
             logprobs=lambda: CompletionLogprobs(pieces, hidden),
         )
-        if call.logprobs is not None:
-            listener = Later(listener, pieces)
-            delayed.append(listener)
-        flights.append(Flight(spec, listener))
+        later = Later(stream, pieces) if call.logprobs is not None else None
+        if later is not None:
+            delayed.append(later)
+        flights.append(Flight(spec, later or stream))
+        stream.follow(flights[-1])
 
     def finale() -> bytes:
         return chunks.totals(usage_of(flights)) if call.stream.usage else b""

@@ -100,12 +100,12 @@ class TextSession(SessionLink):
             part = pb.OpenPart(handle=handle, offset=offset, prior_output_ids=ids[offset : offset + _IDS_PER_FRAME])
             yield pb.ToDetok(open_part=[part])
 
-    def add_token(self, handle: int, position: int, token: int) -> None:
-        """Queue a choice's next token."""
-        self._handles.append(handle)
-        self._firsts.append(position)
-        self._counts.append(1)
-        self._ids.append(token)
+    def add_column(self, handles: list[int], positions: list[int], tokens: list[int]) -> None:
+        """Queue the next token of each of these choices."""
+        self._handles += handles
+        self._firsts += positions
+        self._counts += [1] * len(handles)
+        self._ids += tokens
 
     def add_tokens(self, handle: int, first: int, ids: list[int]) -> None:
         """Queue a choice's next tokens."""
@@ -202,15 +202,14 @@ class TextSession(SessionLink):
             choice.delivered_bytes = end
             choice.through = through
             if piece:
-                self._deliver(choice, piece)
-
-    def _deliver(self, choice: Choice, piece: str) -> None:
-        choice.text.append(piece)
-        try:
-            choice.flight.listener.text(choice, piece)
-        except Exception as error:
-            log.exception("delivery failed", extra={"request_id": choice.flight.spec.request_id})
-            choice.flight.fail(errors.Internal(f"{type(error).__name__} while delivering text"))
+                choice.text.append(piece)
+                try:
+                    if choice.emit is not None:
+                        choice.emit(piece)
+                    else:
+                        choice.flight.listener.text(choice, piece)
+                except Exception as error:
+                    _not_delivered(choice, error)
 
     def ask_pieces(self, ids: list[int]) -> asyncio.Future[list[bytes]]:
         """Bytes of each id as it stands in the middle of a text. The future fails if the Session does."""
@@ -241,8 +240,17 @@ class TextSession(SessionLink):
         choice.through = len(choice.output_ids)
         self._pool.forget(choice)
         if closed.tail:
-            self._deliver(choice, closed.tail)
+            choice.text.append(closed.tail)
+            try:
+                choice.flight.listener.text(choice, closed.tail)
+            except Exception as error:
+                _not_delivered(choice, error)
         choice.flight.choice_closed(choice)
+
+
+def _not_delivered(choice: Choice, error: Exception) -> None:
+    log.exception("delivery failed", extra={"request_id": choice.flight.spec.request_id})
+    choice.flight.fail(errors.Internal(f"{type(error).__name__} while delivering text"))
 
 
 def _token_frames(handles: list[int], firsts: list[int], counts: list[int], ids: list[int]) -> Iterator[pb.ToDetok]:

@@ -27,6 +27,11 @@ class Gaps:
                 return
         self._alike += 1
 
+    def add_alike(self, before: float, rows: int) -> None:
+        """One token has come for each of so many rows, whose last came at `before`."""
+        if rows and self._histogram is not None:
+            self._histogram.observe(self.now - before, rows)
+
     def flush(self) -> None:
         """Observe what was counted."""
         if self._alike and self._histogram is not None:

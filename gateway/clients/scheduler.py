@@ -12,6 +12,7 @@ from gateway.clients import scheduler_convert as convert
 from gateway.clients.gaps import Gaps
 from gateway.clients.link import SessionLink
 from gateway.clients.logprobs import add_output_logprobs, add_prompt_logprobs
+from gateway.clients.token_column import TokenColumn
 from gateway.flight.choice import Choice
 from gateway.flight.flight import Flight, Interruption
 from gateway.flight.result import Finish, Reason
@@ -234,6 +235,8 @@ class WorkerSession(SessionLink):
         rows, now, end = self._rows, time.monotonic(), 0
         ids = step.token_ids[:]
         gaps = Gaps(self.gaps, now)
+        column, before, alike = TokenColumn(), now, 0
+        handles, positions, tokens = column.handles, column.positions, column.tokens
         for handle, first, count in zip(step.handle[:], step.first_position[:], step.count[:], strict=True):
             end += count
             choice = rows.get(handle)
@@ -243,11 +246,21 @@ class WorkerSession(SessionLink):
             if count == 1 and first == len(out) and sink is not None and not choice.awaiting and not choice.trimmed:
                 token = ids[end - 1]
                 out.append(token)
-                sink.add_token(choice.text_handle, first, token)
-                gaps.add(choice.last_token_at)
+                if sink is not column.sink:
+                    column.turn_to(sink)
+                handles.append(choice.text_handle)
+                positions.append(first)
+                tokens.append(token)
+                if choice.last_token_at != before:
+                    gaps.add_alike(before, alike)
+                    before, alike = choice.last_token_at, 0
+                alike += 1
                 choice.last_token_at = now
             elif count:
+                column.turn_to(None)
                 self._on_row(choice, first, ids[end - count : end], gaps)
+        column.turn_to(None)
+        gaps.add_alike(before, alike)
         gaps.flush()
         if self.tokens is not None:
             self.tokens.inc(end)

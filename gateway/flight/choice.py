@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from gateway.flight.result import Cached, Finish, TokenLogprob
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
 class TokenSink(Protocol):
     """Where the tokens of an open text go."""
 
-    def add_token(self, handle: int, position: int, token: int) -> None:
-        """One token of the text `handle`."""
+    def add_column(self, handles: list[int], positions: list[int], tokens: list[int]) -> None:
+        """One token of each of these texts."""
         ...
 
     def add_tokens(self, handle: int, first: int, ids: list[int]) -> None:
@@ -31,6 +32,7 @@ class Choice:
     trimmed: tokens at the end that are no text, 1 if a stop token ended the choice.
     awaiting: the running attempt has brought no token yet.
     sink: the detokenizer that makes the text, None while there is none.
+    emit: takes a piece of text to the client, where the door has nothing to do with it but that; else the flight's listener does.
     """
 
     __slots__ = (
@@ -39,6 +41,7 @@ class Choice:
         "cached",
         "closed",
         "delivered_bytes",
+        "emit",
         "finish",
         "first_token_at",
         "flight",
@@ -72,6 +75,7 @@ class Choice:
         self.worker_handle = 0
         self.text_handle = 0
         self.sink: TokenSink | None = None
+        self.emit: Callable[[str], None] | None = None
         self.accepted = False
         self.awaiting = False
         self.started = False
