@@ -21,9 +21,9 @@ _SLOW_MEAN_S = 0.007  # over the last steps: a cost that grows with the output i
 class RequestGrammar:
     """Implements the scheduler core's Grammar. Ids that come before the grammar is compiled are followed up later.
 
-    With `begin_after_ids` everything is allowed until those ids were produced, one after the other; with opening
-    ids only in an output that begins with the first of them, every other is held to the grammar from the start. A grammar whose
-    masks cost too much processor time is given up, and not taken again, as every step of every request waits for them.
+    With `begin_after_ids` everything is allowed until those ids were produced, one after the other; with opening ids only
+    in an output that begins with those, every other is held to the grammar from the start. A grammar whose masks cost too
+    much processor time is given up, and not taken again, as every step of every request waits for them.
     """
 
     def __init__(
@@ -38,7 +38,8 @@ class RequestGrammar:
         self._marker = tuple(begin_after_ids)
         self._tail: list[int] = []
         self._begun = not self._marker
-        self._opening = opening_ids[0] if self._marker and opening_ids else None  # until the first id has come
+        self._opening = tuple(opening_ids) if self._marker else ()
+        self._opened = 0  # how many of them have come
         self._early: list[int] = []  # ids that came before the grammar was compiled
         self._matcher: Matcher | None = None
         self._failure: str | None = None
@@ -83,8 +84,13 @@ class RequestGrammar:
 
     def accept(self, token_id: int) -> bool:
         """Advance by one id; false if the grammar does not allow it."""
-        opening, self._opening = self._opening, None
-        if opening is not None and token_id != opening:
+        if not self._begun and self._opened < len(self._opening):
+            if token_id == self._opening[self._opened]:
+                self._opened += 1
+                return True
+            self._refused = token_id if self._opened else None
+            if self._opened:
+                return False
             self._begun = True
         if not self._begun:
             self._tail = [*self._tail, token_id][-len(self._marker) :]
@@ -124,8 +130,10 @@ class RequestGrammar:
 
     def fill_mask(self, words: npt.NDArray[np.int32]) -> None:
         """Write the allowed ids. After a failure a single id is allowed, which `accept` then refuses."""
-        if not self._begun and self._opening is None:
-            words[:] = _ALL
+        next_opening = self._opening[self._opened : self._opened + 1] if not self._begun else ()
+        if not self._begun and (self._opened or not next_opening):
+            words[:] = 0 if next_opening else _ALL
+            _allow(words, next_opening)
             return
         if self._usable() and self._matcher is not None:
             began = self._clock()
@@ -139,8 +147,8 @@ class RequestGrammar:
         if self._failure is not None or self._entry.error is not None:
             words[:] = 0
             words[0] = 1
-        elif self._opening is not None:
-            words.view(np.uint32)[self._opening // 32] |= np.uint32(1 << self._opening % 32)
+        else:
+            _allow(words, next_opening)
 
     def _usable(self) -> bool:
         """Whether there is a matcher to ask; makes it on first use and lets it follow the ids that came early."""
@@ -162,3 +170,8 @@ class RequestGrammar:
         if seconds > _SLOWEST_STEP_S or is_slow:
             self._failure = "following the grammar costs too much time per token"
             self._entry.condemn(self._failure)
+
+
+def _allow(words: npt.NDArray[np.int32], ids: Sequence[int]) -> None:
+    for token_id in ids:
+        words.view(np.uint32)[token_id // 32] |= np.uint32(1 << token_id % 32)

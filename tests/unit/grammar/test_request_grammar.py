@@ -180,17 +180,25 @@ def test_ebnf_and_structural_tags(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_an_output_that_does_not_open_a_thought_follows_the_grammar_from_the_start(name: str) -> None:
     opening, closing = ord("<"), ord(">")
+    second = ord("t")
 
     def made() -> RequestGrammar:
         desk = GrammarDesk(GrammarStore(backend(name), compile_limit_s=60))
-        grammar = desk.factory("json_schema", SCHEMA, (closing,), (), (opening, ord("t")))()
+        grammar = desk.factory("json_schema", SCHEMA, (closing,), (), (opening, second))()
         _until(lambda: grammar.ready)
+        return grammar
+
+    def made_with(grammar: RequestGrammar, token: int) -> RequestGrammar:
+        assert grammar.accept(token)
         return grammar
 
     thinking = made()
     assert opening in _mask(thinking) and ord("{") in _mask(thinking)
     assert ord("x") not in _mask(thinking)
     assert thinking.accept(opening)
+    assert _mask(thinking) == {second}
+    assert not made_with(made(), opening).accept(ord("x"))
+    assert thinking.accept(second)
     assert {ord("x"), END} <= _mask(thinking)
     assert all(thinking.accept(token) for token in ids_of("hm {>"))
     assert ord("x") not in _mask(thinking) and opening not in _mask(thinking)
