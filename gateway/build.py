@@ -83,7 +83,7 @@ def build(config: GatewayConfig, metrics: Metrics) -> Parts:
         models=models,
         tokenizer=tokenizer,
         text=text,
-        pieces=PieceTables(text, models.tokenizer_digest),
+        pieces=PieceTables(text, models.tokenizer_digest, hold_s=config.hold_secs),
         registry=registry,
         admin=WorkerAdmin(pool, config),
         keeper=keeper,
