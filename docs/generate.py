@@ -129,6 +129,11 @@ names it; fields nobody knows are accepted and have no effect. Rules where other
   `bytes:\\x..`.
 - A tool call cut by a limit ends with `finish_reason: length` and is not among `tool_calls` of a whole answer.
 - Answers to aborted requests end with `finish_reason: abort`.
+- Where the answer begins in a thought, after one or perhaps with one is read off the end of the rendered prompt, then off
+  `enable_thinking` or `thinking` in `chat_template_kwargs`. A grammar begins after the thought; an answer that opens none is
+  held to it from its first token.
+- A text that a limit cuts keeps back what may be the beginning of a call or of a thought's tag.
+- `schema_check: "after"` has the whole answer checked against all of its schema: see json-schema.md.
 """
 
 
