@@ -21,6 +21,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, start_http_server
 
 from services.common import log as logs
 from services.common.config import ConfigError
+from services.common.grpc_malformed import MalformedInterceptor
 from services.common.grpc_metrics import MetricsInterceptor
 from services.common.grpc_options import SERVER_OPTIONS
 from services.common.loop_lag import watch_loop
@@ -74,6 +75,7 @@ class ServiceHost:
             interceptors.append(MetricsInterceptor(metrics))
         if token is not None:
             interceptors.append(TokenInterceptor(token))
+        interceptors.append(MalformedInterceptor())
         options = list((dict(SERVER_OPTIONS) | {"grpc.so_reuseport": int(reuse_port)}).items())
         self.server: grpc.aio.Server = grpc.aio.server(options=options, interceptors=interceptors)
         self._health = health_aio.HealthServicer()

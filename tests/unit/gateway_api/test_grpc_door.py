@@ -36,6 +36,19 @@ async def test_streamed_and_whole(stack: Stack, door: Any) -> None:
     assert [m.HasField("finish") for m in messages].count(True) == 1
 
 
+@pytest.mark.parametrize("method", ["Generate", "Chat", "Tokenize", "Abort"])
+async def test_what_is_no_message_is_the_callers_fault(stack: Stack, method: str, caplog: pytest.LogCaptureFixture) -> None:
+    channel: Any = grpc.aio.insecure_channel(f"127.0.0.1:{stack.app.host.port}")
+    async with channel:
+        many = method in ("Generate", "Chat")
+        call = (channel.unary_stream if many else channel.unary_unary)(f"/headrace.gateway.v1.Gateway/{method}")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await (call(b"\xff\xff\xff\x00").read() if many else call(b"\xff\xff\xff\x00"))
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "not a message" in (caught.value.details() or "")
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 async def test_chat_is_the_same_as_rest(stack: Stack, door: Any) -> None:
     stack.worker.script = lambda submit: say("hello " + str(len(submit.prompt.token_ids)))
     _, rest = await stack.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]})
