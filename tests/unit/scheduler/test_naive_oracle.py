@@ -18,7 +18,7 @@ OPERATIONS = st.one_of(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     pool=st.integers(100, 500),
     places=st.integers(1, 8),
