@@ -30,4 +30,6 @@ def normalise(address: str, *, field: str = "url") -> str:
         raise InvalidRequest(f"{address!r} must be host:port", field=field)
     if parts.path.strip("/") or parts.query or parts.fragment or parts.username:
         raise InvalidRequest(f"{address!r} must be host:port and nothing more", field=field)
+    if not host.isprintable() or len(host.split()) != 1:
+        raise InvalidRequest(f"{address!r}: a host has no spaces", field=field)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
