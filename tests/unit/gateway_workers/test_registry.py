@@ -83,7 +83,9 @@ def test_what_was_added_can_be_removed_in_any_spelling(spelling: str) -> None:
         fleet.add("HTTP://h:7")
 
 
-@pytest.mark.parametrize("bad", ["", "h", "h:x", "h:7/path", "ftp://h:7", "http://u@h:7", "h:99999", "http://h:7?x=1", "x y:7", "h\u00a0h:7"])
+@pytest.mark.parametrize(
+    "bad", ["", "h", "h:x", "h:7/path", "ftp://h:7", "http://u@h:7", "h:99999", "http://h:7?x=1", "x y:7", "h\u00a0h:7"]
+)
 def test_unusable_addresses_are_named(bad: str) -> None:
     with pytest.raises(InvalidRequest) as raised:
         registry().add(bad)
