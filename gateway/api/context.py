@@ -10,6 +10,7 @@ from aiohttp import web
 
 from gateway.api.doors import Doors
 from gateway.api.schema.limits import Defaults
+from services.common.errors import HeadraceError
 
 _ID = web.AppKey("doors", Doors)
 _LONGEST_ID = 128
@@ -18,6 +19,7 @@ _CLEAN = re.compile(r"[^A-Za-z0-9_.:\-]")
 DOORS: web.AppKey[Doors] = _ID
 REQUEST_ID = web.RequestKey("request_id", str)
 TENANT = web.RequestKey("tenant", str)
+REFUSED = web.RequestKey("refused", HeadraceError)  # why the answer is an error, for the log
 
 
 @dataclass(frozen=True, slots=True)

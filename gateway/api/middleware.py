@@ -10,7 +10,7 @@ from aiohttp import web
 
 from gateway.api.auth import Access
 from gateway.api.connection import SERVER, Connection
-from gateway.api.context import DOORS, REQUEST_ID, TENANT, request_id_of
+from gateway.api.context import DOORS, REFUSED, REQUEST_ID, TENANT, request_id_of
 from gateway.api.doors import Doors
 from gateway.api.errors import as_headrace, dumps, native_body, openai_body, retry_after
 from gateway.api.not_offered import no_route
@@ -60,7 +60,7 @@ async def around(request: web.Request, handler: Handler) -> web.StreamResponse:
     finally:
         seconds = time.monotonic() - began
         doors.recorder.http(route_of(request), request.method if request.method in _METHODS else "other", status, seconds)
-        log_access(request_id, request.method, route_of(request), status, seconds)
+        log_access(request_id, request.method, route_of(request), status, seconds, request.get(REFUSED))
 
 
 async def _answer(request: web.Request, handler: Handler, doors: Doors) -> web.StreamResponse:
@@ -97,6 +97,7 @@ def _from_http(error: web.HTTPException, path: str) -> HeadraceError:
 
 
 def _refusal(request: web.Request, error: HeadraceError, headers: dict[str, str]) -> web.Response:
+    request[REFUSED] = error
     body = openai_body(error) if request.path.startswith("/v1/") else native_body(error)
     kept = {name: value for name, value in headers.items() if name.lower() == "allow"}
     if isinstance(error, Unauthenticated):

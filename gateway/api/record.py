@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from gateway.api.errors import outcome_label
@@ -14,6 +14,7 @@ from services.common.metrics import Metrics
 
 log = logging.getLogger("gateway.access")
 
+_MOST_OF_A_FIELD = 120
 _PROBES = frozenset(("/health", "/liveness", "/ready", "/readiness", "/metrics"))
 _CAUSES = {"CLIENT_DISCONNECT": "client_disconnect", "SLOW_CONSUMER": "slow_consumer", "DEADLINE": "deadline"}
 
@@ -102,7 +103,14 @@ class Recorder:
                 m.histogram("headrace_time_per_output_token_seconds", model_name=model).observe(per_token)
 
 
-def access(request_id: str, method: str, route: str, status: int, seconds: float, extra: Iterable[tuple[str, object]] = ()) -> None:
-    """One line per request, without its content; a probe is worth one only to who debugs."""
+def access(request_id: str, method: str, route: str, status: int, seconds: float, error: HeadraceError | None = None) -> None:
+    """One line per request, without its content: of an error its code and the field it is about, not the message, which quotes values.
+
+    A probe is worth a line only to who debugs.
+    """
     values = {"request_id": request_id, "method": method, "route": route, "status": status, "ms": round(seconds * 1000, 1)}
-    log.log(logging.DEBUG if route in _PROBES else logging.INFO, "request", extra={**values, **dict(extra)})
+    if error is not None:
+        values["error"] = error.code or error.type_name
+        if error.field:
+            values["field"] = error.field[:_MOST_OF_A_FIELD]
+    log.log(logging.DEBUG if route in _PROBES else logging.INFO, "request", extra=values)

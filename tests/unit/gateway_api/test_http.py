@@ -168,3 +168,15 @@ async def test_the_route_is_explained_on_request(stack: Stack) -> None:
     ) as answer:
         assert answer.headers["x-headrace-worker"] == stack.worker.address
         assert answer.headers["x-headrace-route"]
+
+
+async def test_the_log_says_what_was_wrong_and_quotes_nothing(stack: Stack, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "gateway.access")
+    await stack.post("/v1/completions", {"prompt": "x", "temperature": "my secret"})
+    await stack.post("/v1/completions", {"prompt": "x", "model": "other"})
+    await stack.post("/v1/completions", {"prompt": "x"})
+    bad, unknown, good = ({k: v for k, v in vars(r).items() if k in ("status", "error", "field")} for r in caplog.records[-3:])
+    assert bad == {"status": 400, "error": "invalid_request_error", "field": "temperature"}
+    assert unknown == {"status": 404, "error": "model_not_found", "field": "model"}
+    assert good == {"status": 200}
+    assert "my secret" not in caplog.text
