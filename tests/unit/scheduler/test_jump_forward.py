@@ -110,6 +110,7 @@ def test_a_forced_span_costs_no_decode_steps(overlap: bool) -> None:
         {"grammar": lambda: Form(range(200 - VOCAB, VOCAB))},
         {"grammar": lambda: Form((FREE, *range(10, 60), FREE, *range(10, 60), 4)), "config": {"chunked_prefill_size": 8}},
     ],
+    ids="-".join,  # the names of the fields: values have no stable text
     ids=str,
 )
 def test_it_ends_where_it_would_have_ended(fields: dict[str, Any], overlap: bool) -> None:
