@@ -49,9 +49,7 @@ def submit_frames(flight: Flight, choices: list[Choice], handle_base: int, waite
         session=spec.routing_key,
     )
     for choice in choices:
-        submit.choices.add(
-            index=choice.index, seed=choice.seed, prior_output_ids=choice.output_ids, prior_retractions=choice.retractions
-        )
+        submit.choices.add(index=choice.index, seed=choice.seed, prior_output_ids=choice.output_ids, prior_retractions=choice.retractions)
     _optional(submit, flight)
     yield pb.ToWorker(submit=[submit])
     for offset in range(IDS_PER_FRAME, len(ids), IDS_PER_FRAME):
@@ -83,6 +81,8 @@ def _sampling(spec: GenerateSpec) -> pb.Sampling:
         presence_penalty=s.presence_penalty,
         repetition_penalty=s.repetition_penalty,
         logit_bias=[pb.LogitBias(token_id=token, bias=bias) for token, bias in s.logit_bias],
+        custom_logit_processor=s.processor.name if s.processor is not None else "",
+        custom_params=s.processor.params if s.processor is not None else "",
     )
 
 
@@ -163,14 +163,19 @@ def finish(final: pb.Final, spec: GenerateSpec) -> Finish:
         queue_s=final.timings.queue_ns / 1e9,
         retractions=final.retractions,
         message=final.error.message,
-        error=_error(final.error, spec.constraint) if final.HasField("error") else None,
+        error=_error(final.error, spec) if final.HasField("error") else None,
     )
 
 
-def _error(message: Any, constraint: Constraint | None) -> errors.HeadraceError:
-    """The worker's error; what it says about the constraint is about the client's field that held it."""
-    error = errors.from_proto(message)
-    if constraint is not None and error.field == constraint.kind and constraint.field:
-        error.field = constraint.field
-        error.message = error.message.replace(constraint.kind, constraint.field, 1)
+def _error(message: Any, spec: GenerateSpec) -> errors.HeadraceError:
+    """The worker's error; what it says about the constraint or the processor is about the client's field that held it."""
+    error, constraint, processor = errors.from_proto(message), spec.constraint, spec.sampling.processor
+    fields: dict[str, str] = {}
+    if constraint is not None and constraint.field:
+        fields[constraint.kind] = constraint.field
+    if processor is not None:
+        fields |= {"sampling.custom_logit_processor": processor.name_field, "sampling.custom_params": processor.params_field}
+    if error.field in fields:
+        error.message = error.message.replace(error.field, fields[error.field], 1)
+        error.field = fields[error.field]
     return error

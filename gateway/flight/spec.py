@@ -38,6 +38,19 @@ Prompt = TextPrompt | IdsPrompt | ChatPrompt
 
 
 @dataclass(frozen=True, slots=True)
+class LogitProcessor:
+    """A processor of the worker, by name. params: JSON text of an object, or empty.
+
+    name_field, params_field: the places in the request that they come from.
+    """
+
+    name: str
+    params: str
+    name_field: str
+    params_field: str
+
+
+@dataclass(frozen=True, slots=True)
 class Sampling:
     """How a token is drawn. temperature 0 is greedy; top_k -1 is the whole vocabulary."""
 
@@ -50,6 +63,7 @@ class Sampling:
     repetition_penalty: float = 1.0
     logit_bias: tuple[tuple[int, float], ...] = ()
     seed: int | None = None
+    processor: LogitProcessor | None = None
 
 
 @dataclass(frozen=True, slots=True)

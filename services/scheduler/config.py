@@ -155,6 +155,20 @@ class SchedulerConfig(BatchOptions):
     enable_deterministic_inference: bool = option(
         False, "do not start where an answer could depend on its company: only the native CPU path promises it", group="Operation"
     )
+    rl_on_policy_target: str | None = option(
+        None,
+        "who trains on the answers; turns --enable-deterministic-inference on",
+        group="Operation",
+        choices=("fsdp",),
+    )
+    enable_custom_logit_processor: bool = option(
+        False, "let requests name a logit processor of this worker (custom_logit_processor)", group="Operation"
+    )
+    logit_processors: tuple[str, ...] = option(
+        (),
+        "processors of your own beside the built-in ones, name=package.module:factory each; modules are found on PYTHONPATH",
+        group="Operation",
+    )
     grammar_backend: str = option("xgrammar", "who compiles constraints", group="Operation", choices=("xgrammar", "llguidance", "none"))
     constrained_json_disable_any_whitespace: bool = option(False, "constrained JSON is written compactly", group="Operation")
     constrained_json_max_whitespace_cnt: int = option(

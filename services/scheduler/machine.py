@@ -21,8 +21,9 @@ from services.scheduler.engine_client import Built
 from services.scheduler.grammar.desk import GrammarDesk
 from services.scheduler.grammar.warm import warm
 from services.scheduler.kv_canary import KvCanary
+from services.scheduler.logit_processors.registry import LogitProcessors, load_processors
 from services.scheduler.report import StartupReport
-from services.scheduler.resolve import core_config, report_flags
+from services.scheduler.resolve import core_config, deterministic, report_flags
 from services.scheduler.text_stops import TextStops
 
 if TYPE_CHECKING:
@@ -36,10 +37,11 @@ _SCRIPTED_ROWS = 256
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """What a worker knows of text: where stop texts and constraints become matchers and grammars."""
+    """What a worker makes of requests: stop texts become matchers, constraints grammars; logit processors are found by name."""
 
     stops: TextStops
     grammars: GrammarDesk
+    processors: LogitProcessors
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,10 @@ def build_machine(config: SchedulerConfig, sources: dict[str, str], epoch: int, 
     """Load the model (or the script) and put the scheduler on it. Raises ConfigError."""
     engine, architecture = _engine(config, report)
     info = engine.info
-    if config.enable_deterministic_inference and not info.batch_invariant:
+    if deterministic(config) and not info.batch_invariant:
+        asked = "--enable-deterministic-inference" if config.enable_deterministic_inference else "--rl-on-policy-target"
         raise ConfigError(
-            f"--enable-deterministic-inference: answers of the {info.attention_backend} path depend on their batch; "
+            f"{asked}: answers of the {info.attention_backend} path depend on their batch; "
             "the native CPU kernels' do not (--attention-backend cpu says why they are not in use)"
         )
     with report.phase("tokenizer"):
@@ -95,7 +98,7 @@ def load_texts(config: SchedulerConfig, info: EngineInfo) -> Texts:
     )
     if config.warm_schemas is not None:
         warm(grammars.store, Path(config.warm_schemas))
-    return Texts(stops, grammars)
+    return Texts(stops, grammars, load_processors(config.enable_custom_logit_processor, config.logit_processors))
 
 
 def _canary(config: SchedulerConfig, engine: Engine, scheduler: Scheduler) -> KvCanary | None:
@@ -116,6 +119,8 @@ def _watched(config: SchedulerConfig, engine: ScriptedEngine | TorchEngine) -> E
 
 def _engine(config: SchedulerConfig, report: StartupReport) -> tuple[Engine, str]:
     if config.load_format == "scripted":
+        if config.enable_custom_logit_processor:
+            raise ConfigError("--enable-custom-logit-processor: the scripted engine has no logits")
         return _watched(config, _scripted(config, report)), "scripted"
     if config.model_path is None:
         raise ConfigError("--model-path: a Hugging Face folder or a .gguf file is needed")

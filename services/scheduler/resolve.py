@@ -77,10 +77,20 @@ def report_flags(report: StartupReport, config: SchedulerConfig, sources: dict[s
         not core.disable_overlap_schedule,
         reason=f"the default on {config.device}" if config.disable_overlap_schedule is None else "as asked",
     )
+    report.add(
+        "deterministic_inference",
+        deterministic(config),
+        reason=f"--rl-on-policy-target {config.rl_on_policy_target}" if config.rl_on_policy_target else "",
+    )
     report.add("radix_cache", "off" if core.disable_radix_cache else core.radix_eviction_policy)
     for name, source in sources.items():
         value = "(set)" if name == "token_file" and config.token_file else show(getattr(config, name))
         report.flags.append(ReportedSetting(name, value, source))
+
+
+def deterministic(config: SchedulerConfig) -> bool:
+    """Whether answers must not depend on their company. Who trains on them needs it."""
+    return config.enable_deterministic_inference or config.rl_on_policy_target is not None
 
 
 def _overlap_off(config: SchedulerConfig) -> bool:

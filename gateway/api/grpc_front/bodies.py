@@ -35,6 +35,10 @@ def sampling_body(params: pb.SamplingParams) -> dict[str, Any]:
     body |= {name: True for name in _FLAGS if getattr(params, name)}
     if params.logit_bias:
         body["logit_bias"] = {str(token): bias for token, bias in params.logit_bias.items()}
+    if params.custom_logit_processor:
+        body["custom_logit_processor"] = params.custom_logit_processor
+    if params.custom_params_json:
+        body["custom_params"] = _parsed(params.custom_params_json, "custom_params_json")
     if params.schema_check:
         body["schema_check"] = params.schema_check
     grammar = params.WhichOneof("grammar")

@@ -9,6 +9,7 @@ from typing import Any
 
 from gateway.api.schema.envelope import read_envelope
 from gateway.api.schema.limits import Defaults
+from gateway.api.schema.logit_processor import with_processor
 from gateway.api.schema.logprobs import chat_logprobs
 from gateway.api.schema.messages import read_messages, read_tools, tool_names
 from gateway.api.schema.openai_fields import CHAT_REFUSED
@@ -70,7 +71,7 @@ def read_chat(body: Mapping[str, Any], defaults: Defaults) -> ChatCall:
         model=envelope.model,
         prompt=_prompt(fields, messages, use, kwargs),
         n=fields.integer("n", 1, limits.max_choices) or 1,
-        sampling=read_sampling(fields, defaults),
+        sampling=with_processor(read_sampling(fields, defaults), fields, fields),
         stops=replace(stops, keep_special_tokens=plan.keep_special),
         logprobs=logprobs,
         constraint=constraint,

@@ -8,6 +8,7 @@ from typing import Any
 
 from gateway.api.schema.envelope import read_envelope
 from gateway.api.schema.limits import Defaults
+from gateway.api.schema.logit_processor import with_processor
 from gateway.api.schema.logprobs import completion_logprobs
 from gateway.api.schema.openai_fields import COMPLETION_REFUSED
 from gateway.api.schema.reader import Fields, ids_of, shown
@@ -49,7 +50,7 @@ def read_completion(body: Mapping[str, Any], defaults: Defaults) -> CompletionCa
         raise InvalidRequest(message, field="n")
     logprobs = completion_logprobs(fields, most=limits.max_logprobs, echo=echo)
     constraint, check = read_schema_check(fields, _constraint(fields, defaults))
-    sampling = read_sampling(fields, defaults)
+    sampling = with_processor(read_sampling(fields, defaults), fields, fields)
     stops = read_stops(fields, defaults, max_names=("max_tokens",), default_max=DEFAULT_MAX_TOKENS)
     specs = tuple(
         GenerateSpec(

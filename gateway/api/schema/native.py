@@ -8,6 +8,7 @@ from typing import Any
 
 from gateway.api.schema.envelope import Envelope, read_envelope, read_rid
 from gateway.api.schema.limits import Defaults
+from gateway.api.schema.logit_processor import with_processor
 from gateway.api.schema.logprobs import native_logprobs
 from gateway.api.schema.reader import Fields, ids_of
 from gateway.api.schema.sampling import REFUSED, read_constraint, read_sampling, read_stops, refuse_unsupported
@@ -17,7 +18,10 @@ from services.common.errors import InvalidRequest
 
 DEFAULT_MAX_NEW_TOKENS = 128
 
-_PER_PROMPT = ("return_logprob", "logprob_start_len", "top_logprobs_num", "token_ids_logprob", "extra_key", "cache_salt")
+_PER_PROMPT = (
+    *("return_logprob", "logprob_start_len", "top_logprobs_num", "token_ids_logprob"),
+    *("extra_key", "cache_salt", "custom_logit_processor"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ def _spec(
         model=envelope.model,
         prompt=prompt,
         n=params.integer("n", 1, limits.max_choices) or 1,
-        sampling=read_sampling(params, defaults),
+        sampling=with_processor(read_sampling(params, defaults), fields, params),
         stops=read_stops(params, defaults, max_names=("max_new_tokens", "max_tokens"), default_max=DEFAULT_MAX_NEW_TOKENS),
         logprobs=logprobs,
         constraint=constraint,

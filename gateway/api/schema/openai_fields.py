@@ -46,6 +46,8 @@ _EXTENSIONS: Mapping[str, str] = {
     "guided_grammar": "same as ebnf",
     "guided_choice": "one of the given strings, bare",
     "structured_outputs": "one of json, json_object, regex, choice, grammar, structural_tag",
+    "custom_logit_processor": "name of a logit processor of the worker (--enable-custom-logit-processor); 400 where it is off or unknown",
+    "custom_params": "JSON object for it, at most 16 KiB",
     "schema_check": "before (default): a schema that is not enforced in full is refused; after: its answer is checked",
     "rid": "request id",
     "priority": "higher goes first",

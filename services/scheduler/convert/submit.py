@@ -22,6 +22,7 @@ from services.scheduler.convert.limits import (
 from services.scheduler.core.messages import ChoiceSpec, Namespace, StopSpec, SubmitRequest, TextRules
 from services.scheduler.core.plan import SamplingSpec
 from services.scheduler.grammar.desk import GrammarDesk
+from services.scheduler.logit_processors.registry import NO_PROCESSORS, LogitProcessors
 from services.scheduler.text_rules import bind
 from services.scheduler.text_stops import TextStops
 
@@ -31,8 +32,11 @@ _NS_PER_MS = 1_000_000
 class SubmitConverter:
     """Checks and converts submits; past it every value is valid. Raises HeadraceError."""
 
-    def __init__(self, bounds: RequestBounds, text_stops: TextStops, grammars: GrammarDesk) -> None:
+    def __init__(
+        self, bounds: RequestBounds, text_stops: TextStops, grammars: GrammarDesk, processors: LogitProcessors = NO_PROCESSORS
+    ) -> None:
         self._bounds = bounds
+        self._processors = processors
         self._grammars = grammars
         self._text_stops = text_stops
 
@@ -131,6 +135,7 @@ class SubmitConverter:
             top_logprobs=output.top_logprobs,
             logprob_ids=self._ids(output.logprob_ids, MAX_LOGPROB_IDS, "output.logprob_ids"),
             scaled_logprobs=output.scale == pb.LOGPROB_SCALE_TEMPERED,
+            processor=self._processors.check(sampling.custom_logit_processor, sampling.custom_params, self._bounds.vocab_size),
         )
 
     def _logit_bias(self, biases: Sequence[pb.LogitBias]) -> tuple[tuple[int, float], ...]:

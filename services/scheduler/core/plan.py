@@ -49,6 +49,7 @@ class SamplingSpec:
     top_logprobs: int = 0
     logprob_ids: tuple[int, ...] = ()
     scaled_logprobs: bool = False  # log_softmax(logits / temperature) instead of the untempered values
+    processor: tuple[str, str] | None = None  # name of a logit processor and its parameters, JSON text
     constrained: bool = False  # a vocabulary mask accompanies every sample of this row
 
 
@@ -123,3 +124,4 @@ class StepResult:
     logprobs: dict[int, RowLogprobs] = field(default_factory=dict)  # by row, only where asked
     prompt_logprobs: dict[int, tuple[RowLogprobs, ...]] = field(default_factory=dict)  # by row, positions of this chunk
     device_ns: int = 0
+    failed: dict[int, str] = field(default_factory=dict)  # by row: a logit processor failed, what to say of it

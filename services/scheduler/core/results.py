@@ -35,6 +35,7 @@ class ResultProcessor:
             state.counters.discarded_tokens += int(np.count_nonzero(~alive))
             rows, ids = rows[alive], ids[alive]
         batch.in_flight[rows] -= 1
+        rows, ids = self._without_failed(rows, ids, result)
         rows, ids = self._without_invalid(rows, ids, result)
         if rows.size:
             self._take_tokens(rows, ids, result)
@@ -66,6 +67,16 @@ class ResultProcessor:
         if values or last:
             ids = prompt[first : first + len(values)]
             self._state.output.prompt_logprobs.append(PromptLogprobs(choice.handle, first, ids, values, last))
+
+    def _without_failed(self, rows: IntArray, ids: IntArray, result: StepResult) -> tuple[IntArray, IntArray]:
+        """End the rows whose logit processor failed; returns the others. The model's part of them is sound."""
+        if not result.failed:
+            return rows, ids
+        failed = np.isin(rows, list(result.failed))
+        for row in rows[failed].tolist():
+            error = ErrorInfo(ErrorCode.INTERNAL, result.failed[row], "sampling.custom_logit_processor")
+            lifecycle.end(self._state, self._state.batch.choice(row), FinishReason.ERROR, error=error)
+        return rows[~failed], ids[~failed]
 
     def _without_invalid(self, rows: IntArray, ids: IntArray, result: StepResult) -> tuple[IntArray, IntArray]:
         """End the rows whose logits were not finite or whose id is no token; returns the others.

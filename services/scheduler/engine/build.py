@@ -23,6 +23,7 @@ from services.scheduler.engine.torch_engine import TorchEngine
 from services.scheduler.engine.torch_runner import TorchRunner
 from services.scheduler.kernels import dispatch
 from services.scheduler.kernels.errors import KernelsUnavailable, UnsupportedShape
+from services.scheduler.logit_processors.registry import load_processors
 from services.scheduler.models.config import ModelConfig
 from services.scheduler.report import StartupReport
 from services.scheduler.weights.digest import model_digest
@@ -49,6 +50,7 @@ def build_engine(config: SchedulerConfig, path: Path, memory: MemoryProvider, re
 
 
 def _build(config: SchedulerConfig, path: Path, memory: MemoryProvider, report: StartupReport) -> BuiltEngine:
+    processors = load_processors(config.enable_custom_logit_processor, config.logit_processors)
     before = memory.available_bytes()
     with report.phase("open checkpoint"):
         checkpoint = open_checkpoint(path, config.load_format)
@@ -106,7 +108,8 @@ def _build(config: SchedulerConfig, path: Path, memory: MemoryProvider, report: 
         kv_cache_bytes=runner.kv_cache_bytes,
     )
     _report(report, info, runner, precision, pool, path_reason, threads, memory)
-    return BuiltEngine(TorchEngine(info, _guarded(runner, checkpoint.config, info, memory)), checkpoint.config.architecture)
+    engine = TorchEngine(info, _guarded(runner, checkpoint.config, info, memory), processors)
+    return BuiltEngine(engine, checkpoint.config.architecture)
 
 
 def _guarded(runner: ForwardRunner, model: ModelConfig, info: EngineInfo, memory: MemoryProvider) -> GuardedRunner:

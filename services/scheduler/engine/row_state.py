@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from services.scheduler.core.plan import RowStart, SamplingSpec
+from services.scheduler.logit_processors.row import RowProcessor
 
 FloatRow = npt.NDArray[np.float32]  # [vocab] logits of one row
 _GREEDY_BELOW = 1e-6
@@ -40,9 +41,10 @@ class _IdSet:
 class RowState:
     """Sampling parameters of a row, the position of its next token, and the counts its penalties need."""
 
-    def __init__(self, start: RowStart) -> None:
+    def __init__(self, start: RowStart, processor: RowProcessor | None = None) -> None:
         spec = start.sampling
         self.spec: SamplingSpec = spec
+        self.processor = processor
         self.position = len(start.output_ids)  # output position of the next token
         self.greedy = spec.temperature < _GREEDY_BELOW or spec.top_k == 1
         self.scale = 1.0 if spec.temperature < _GREEDY_BELOW else 1.0 / spec.temperature
@@ -64,10 +66,13 @@ class RowState:
     def edits_logits(self) -> bool:
         """Whether `edit` would change the next logits."""
         suppressing = self._suppressed.size > 0 and self.position < self.spec.min_new_tokens
-        return self._additive or self._repetition or self._biases.size > 0 or suppressing
+        return self._additive or self._repetition or self._biases.size > 0 or suppressing or self.processor is not None
 
     def edit(self, logits: FloatRow) -> None:
-        """Apply repetition, frequency and presence penalties, logit bias and the minimum length, in this order, in place."""
+        """Apply repetition, frequency and presence penalties, logit bias, the processor and the minimum length, in this order, in place.
+
+        Raises ProcessorFailed.
+        """
         spec = self.spec
         if self._repetition and self._seen.ids.size:
             values, factor = logits[self._seen.ids], np.float32(spec.repetition_penalty)
@@ -78,6 +83,8 @@ class RowState:
             logits[self._outputs.ids] -= penalty
         if self._biases.size:
             logits[self._bias_ids] += self._biases
+        if self.processor is not None:
+            self.processor.apply(logits)
         if self._suppressed.size and self.position < spec.min_new_tokens:
             logits[self._suppressed] = -np.inf
 
@@ -85,6 +92,8 @@ class RowState:
         """Note the token sampled at the current position."""
         self.position += 1
         self._count(token)
+        if self.processor is not None:
+            self.processor.accept(token)
 
     def _count(self, token: int) -> None:
         if self._additive:

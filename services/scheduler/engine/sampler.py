@@ -12,14 +12,16 @@ from services.scheduler.core.plan import IntArray, RowLogprobs
 from services.scheduler.engine.distribution import RowWorkspace
 from services.scheduler.engine.draw import Purpose, uniforms
 from services.scheduler.engine.row_state import FloatRow, RowState
+from services.scheduler.logit_processors.row import ProcessorFailed
 
 
 @dataclass(slots=True)
 class Sampled:
-    """Token of every row; `invalid` holds indices of rows whose logits allowed no choice."""
+    """Token of every row; `invalid` holds indices of rows whose logits allowed no choice, `failed` why a processor did."""
 
     token_ids: IntArray  # [S]
     invalid: list[int] = field(default_factory=list)
+    failed: dict[int, str] = field(default_factory=dict)
     logprobs: dict[int, RowLogprobs] = field(default_factory=dict)  # by index of the row
 
 
@@ -33,7 +35,7 @@ class Sampler:
     def sample(self, logits: npt.NDArray[np.float32], states: Sequence[RowState], masks: npt.NDArray[np.int32] | None) -> Sampled:
         """Sample from `logits` [S, vocab], which it may change. `masks` [S, ceil(vocab / 32)] allow ids, bit by bit.
 
-        Each state moves on by the sampled token, except those of invalid rows.
+        Each state moves on by the sampled token, except those of invalid and failed rows.
         """
         sampled = Sampled(logits.argmax(axis=1).astype(np.int32))
         draws = _uniforms(states)
@@ -44,7 +46,7 @@ class Sampler:
             elif not np.isfinite(logits[index, sampled.token_ids[index]]):
                 sampled.invalid.append(index)
         for index, state in enumerate(states):
-            if index not in sampled.invalid:
+            if index not in sampled.invalid and index not in sampled.failed:
                 state.accept(int(sampled.token_ids[index]))
         return sampled
 
@@ -55,11 +57,18 @@ class Sampler:
         if not np.isfinite(logits.max()):
             sampled.invalid.append(index)
             return
-        state.edit(logits)
+        try:
+            state.edit(logits)
+        except ProcessorFailed as failure:
+            sampled.failed[index] = str(failure)
+            return
         if mask is not None:
             logits[~self._allowed(mask)] = -np.inf
         if not np.isfinite(logits.max()):
-            sampled.invalid.append(index)
+            if state.processor is not None:
+                sampled.failed[index] = state.processor.left_nothing()
+            else:
+                sampled.invalid.append(index)
             return
         token = int(logits.argmax()) if state.greedy else self._workspace.draw(logits, spec, state.scale, uniform)
         sampled.token_ids[index] = token

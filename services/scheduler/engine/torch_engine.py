@@ -17,6 +17,7 @@ from services.scheduler.engine.interface import EngineInfo
 from services.scheduler.engine.row_state import RowState
 from services.scheduler.engine.runner import ForwardRunner
 from services.scheduler.engine.sampler import Sampler
+from services.scheduler.logit_processors.registry import NO_PROCESSORS, LogitProcessors
 
 MOST_LOGITS_ROWS = 256  # rows of [vocab] float32 alive at once; more are computed piece by piece
 
@@ -34,9 +35,10 @@ class _Launched:
 class TorchEngine:
     """Executes plans in the caller's thread; a step is finished when `sample` returns."""
 
-    def __init__(self, info: EngineInfo, runner: ForwardRunner) -> None:
+    def __init__(self, info: EngineInfo, runner: ForwardRunner, processors: LogitProcessors = NO_PROCESSORS) -> None:
         self._info = info
         self._runner = runner
+        self._processors = processors
         self._sampler = Sampler(info.vocab_size)
         self._table = np.zeros((info.max_rows + 1, info.context_length), np.int32)
         self._table_tensor = torch.from_numpy(self._table)
@@ -78,7 +80,7 @@ class TorchEngine:
         rows = step.plan.rows[step.plan.sampled]
         states = [self._states[row] for row in rows.tolist()]
         if not states:
-            self._results.append(self._result(step, np.empty(0, np.int32), (), {}))
+            self._results.append(self._result(step, np.empty(0, np.int32), (), {}, {}))
             return
         for row, ids in step.plan.given_ids():
             for token in ids:
@@ -86,8 +88,9 @@ class TorchEngine:
         sampled = self._sampler.sample(step.sampled_logits, states, masks)
         self._last_ids[rows] = sampled.token_ids
         invalid = tuple(int(rows[index]) for index in sampled.invalid)
+        failed = {int(rows[index]): why for index, why in sampled.failed.items()}
         logprobs = {int(rows[index]): value for index, value in sampled.logprobs.items()}
-        self._results.append(self._result(step, sampled.token_ids, invalid, logprobs))
+        self._results.append(self._result(step, sampled.token_ids, invalid, failed, logprobs))
 
     def collect(self) -> StepResult:
         return self._results.popleft()
@@ -101,7 +104,7 @@ class TorchEngine:
         self._runner.close()
 
     def _start(self, start: RowStart) -> None:
-        self._states[start.row] = RowState(start)
+        self._states[start.row] = RowState(start, self._processors.of_row(start, self._info.vocab_size))
         if len(start.output_ids):
             self._last_ids[start.row] = start.output_ids[-1]
 
@@ -141,11 +144,14 @@ class TorchEngine:
             sampled.append(logits[np.isin(flat, last_tokens[plan.sampled])])
         return np.concatenate(sampled), collector.finish()
 
-    def _result(self, step: _Launched, ids: IntArray, invalid: tuple[int, ...], logprobs: dict[int, RowLogprobs]) -> StepResult:
+    def _result(
+        self, step: _Launched, ids: IntArray, invalid: tuple[int, ...], failed: dict[int, str], logprobs: dict[int, RowLogprobs]
+    ) -> StepResult:
         return StepResult(
             step_id=step.plan.step_id,
             token_ids=ids,
             invalid=invalid,
+            failed=failed,
             logprobs=logprobs,
             prompt_logprobs=step.prompt_logprobs,
             device_ns=time.monotonic_ns() - step.began_ns,

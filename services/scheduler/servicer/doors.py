@@ -56,7 +56,7 @@ class Doors:
         )
         deps = SessionDeps(
             hub=self._hub,
-            converter=SubmitConverter(bounds, texts.stops, texts.grammars),
+            converter=SubmitConverter(bounds, texts.stops, texts.grammars, texts.processors),
             welcome=worker.welcome(),
             load=self._load,
             turn_age_s=self._engine.turn_age_s,

@@ -138,6 +138,7 @@ _CHANGES: dict[str, Any] = {
     "routing_key": "k",
     "timeout": 5,
     "stream_interval": 3,
+    "custom_logit_processor": "allowed_token_ids",
     "chat_template": "x",
     "chat_template_kwargs": {"a": 1},
     "add_generation_prompt": False,
@@ -158,6 +159,7 @@ _BESIDE: dict[str, tuple[dict[str, Any], Any]] = {
     "model": ({}, "other"),
     "prompt": ({}, "y"),
     "echo": ({}, True),
+    "custom_params": ({"custom_logit_processor": "allowed_token_ids"}, {"token_ids": [1]}),
     "best_of": ({"n": 2}, 1),
 }
 """Fields that change nothing alone: what stands beside them, and their value."""

@@ -35,6 +35,8 @@ BODY: dict[str, Any] = {
         "stop_token_ids": [200],
         "ignore_eos": True,
         "regex": "[a-z]*",
+        "custom_logit_processor": "allowed_token_ids",
+        "custom_params": {"token_ids": [65]},
     },
 }
 OUTPUT = story(list(b"tell me"), LENGTH)
@@ -75,6 +77,7 @@ async def test_a_resumed_request_is_the_undisturbed_one_and_its_output_so_far() 
     assert undisturbed.choices[0].seed == second.choices[0].seed == 42
     assert undisturbed.sampling.frequency_penalty == 0.5
     assert undisturbed.constraint.regex == "[a-z]*"
+    assert (undisturbed.sampling.custom_logit_processor, undisturbed.sampling.custom_params) == ("allowed_token_ids", '{"token_ids": [65]}')
     assert list(undisturbed.output.logprob_ids) == [65, 66]
     assert list(second.choices[0].prior_output_ids) == OUTPUT[:CUT], "the seed's position and the budget count from here"
     assert (first.request_id, first.attempt, second.attempt) == (second.request_id, 1, 2)

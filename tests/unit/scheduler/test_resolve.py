@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from services.common.config import ConfigError, load
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.core.settings import SchedulerConfig as CoreConfig
 from services.scheduler.engine.script import Script
@@ -72,3 +73,24 @@ def test_overlap_is_off_on_a_cpu_unless_asked_for(asked: bool | None, off: bool,
     report_flags(report, config, {}, core)
     said = next(setting for setting in report.settings if setting.name == "overlap_schedule")
     assert (core.disable_overlap_schedule, said.reason) == (off, reason)
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ([], ("false", "")),
+        (["--enable-deterministic-inference"], ("true", "")),
+        (["--rl-on-policy-target", "fsdp"], ("true", "--rl-on-policy-target fsdp")),
+    ],
+)
+def test_training_on_the_answers_makes_them_deterministic(flags: list[str], expected: tuple[str, str]) -> None:
+    config, _ = load(SchedulerConfig, flags, prog="test")
+    report = StartupReport()
+    report_flags(report, config, {}, core_config(config, INFO, epoch=1))
+    [said] = [setting for setting in report.settings if setting.name == "deterministic_inference"]
+    assert (said.value, said.reason) == expected
+
+
+def test_another_trainer_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="--rl-on-policy-target: 'megatron' is not one of fsdp"):
+        load(SchedulerConfig, ["--rl-on-policy-target", "megatron"], prog="test")

@@ -99,7 +99,7 @@ def test_requests_come_back_without_what_is_made_anew(ids: Any, rules: TextRules
         "r",
         ids,
         (ChoiceSpec(1 << 40, seed=2**64 - 1, prior_output_ids=ids),),
-        SamplingSpec(logit_bias=((3, -1.5),), logprob_ids=(1, 2)),
+        SamplingSpec(logit_bias=((3, -1.5),), logprob_ids=(1, 2), processor=("mine", '{"a": 1}')),
         StopSpec(token_ids=(7,)),
         namespace=Namespace(cache_salt=b"\x00s"),
         stop_matcher=lambda: None,  # type: ignore[arg-type,return-value]
