@@ -111,7 +111,6 @@ def test_a_forced_span_costs_no_decode_steps(overlap: bool) -> None:
         {"grammar": lambda: Form((FREE, *range(10, 60), FREE, *range(10, 60), 4)), "config": {"chunked_prefill_size": 8}},
     ],
     ids="-".join,  # the names of the fields: values have no stable text
-    ids=str,
 )
 def test_it_ends_where_it_would_have_ended(fields: dict[str, Any], overlap: bool) -> None:
     jumping, _ = _both(overlap=overlap, **fields)
