@@ -122,11 +122,11 @@ async def test_the_fallback_says_so_and_serves(folder: str) -> None:
             assert len(first) > 0
 
 
-def test_a_path_that_promises_nothing_is_refused_where_determinism_is_wanted(folder: str) -> None:
-    flags = ("--model-path", folder, *_FLAGS, "--attention-backend", "torch_native", "--enable-deterministic-inference")
-    done = run_to_end("services.scheduler", *flags)
+@pytest.mark.parametrize("wish", [("--enable-deterministic-inference",), ("--rl-on-policy-target", "fsdp")], ids=" ".join)
+def test_a_path_that_promises_nothing_is_refused_where_determinism_is_wanted(folder: str, wish: tuple[str, ...]) -> None:
+    done = run_to_end("services.scheduler", "--model-path", folder, *_FLAGS, "--attention-backend", "torch_native", *wish)
     assert done.returncode != 0
-    assert "--enable-deterministic-inference: answers of the torch_native path depend on their batch" in done.stderr
+    assert f"{wish[0]}: answers of the torch_native path depend on their batch" in done.stderr
 
 
 async def _settings(found: Worker) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from gateway.api.schema.limits import Defaults
 from gateway.api.schema.native import read_native
 from gateway.flight.spec import LogitProcessor
 from protos.gateway.v1 import gateway_pb2
-from services.common.errors import InvalidRequest
+from services.common.errors import Internal, InvalidRequest
 from tests.fakes.script import Refuse
 from tests.fakes.stack import running
 
@@ -71,3 +71,14 @@ async def test_the_workers_refusal_names_the_clients_field() -> None:
         assert status == 400
         assert "custom_logit_processor: off" in json.dumps(answer)
         assert "sampling.custom" not in json.dumps(answer)
+
+
+async def test_a_processor_that_fails_is_named_and_the_request_is_not_tried_elsewhere() -> None:
+    async with running(2) as stack:
+        field = "sampling.custom_logit_processor"
+        for worker in stack.workers:
+            worker.script = lambda submit: [Refuse(Internal("custom_logit_processor 'mine' failed: KeyError", field=field))]
+        status, answer = await stack.post("/generate", {"text": "x", "custom_logit_processor": "mine"})
+        assert status == 500
+        assert "custom_logit_processor 'mine' failed: KeyError" in json.dumps(answer)
+        assert sum(len(worker.submits) for worker in stack.workers) == 1
