@@ -1,8 +1,8 @@
 """The one path of every request: admit, encode, choose a worker, run, and go on elsewhere if that fails.
 
-    run ─► admission ─► prepare (tokenizer) ─► attempt ─► attempt … ─► all choices closed
-                                                 │ lease a worker, submit, await the turn's end
-                                                 └ interrupted: the unfinished choices go on from their output
+run ─► admission ─► prepare (tokenizer) ─► attempt ─► attempt … ─► all choices closed
+                                             │ lease a worker, submit, await the turn's end
+                                             └ interrupted: the unfinished choices go on from their output
 """
 
 from __future__ import annotations

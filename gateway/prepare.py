@@ -61,9 +61,7 @@ class Preparer:
 
     async def _tag_ids(self, flight: Flight, model: str, tag: str) -> list[int]:
         spec = flight.spec
-        [ids] = await self._tokenizer.encode(
-            model, [tag], add_special=False, request_id=spec.request_id, timeout_s=flight.remaining_s()
-        )
+        [ids] = await self._tokenizer.encode(model, [tag], add_special=False, request_id=spec.request_id, timeout_s=flight.remaining_s())
         return ids
 
 
@@ -104,8 +102,7 @@ def _room(spec: GenerateSpec, prompt: int, limits: ModelLimits) -> int:
         raise ContextLengthExceeded(message, field=field)
     if asked is not None and asked > left:
         message = (
-            f"the {limits.bound_by} is {limits.room} tokens; {prompt + asked} were requested"
-            f" ({prompt} in {field}, {asked} for the answer)"
+            f"the {limits.bound_by} is {limits.room} tokens; {prompt + asked} were requested ({prompt} in {field}, {asked} for the answer)"
         )
         raise ContextLengthExceeded(message, field=field)
     if asked is not None:

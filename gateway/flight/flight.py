@@ -1,9 +1,9 @@
 """One prompt on its way to its answers, and the rules of who may end it.
 
-    door ── awaits ──► Flight.accepted, then the pipeline's run
-    worker session ──► choice_started / tokens / choice_final / interrupt
-    text session   ──► text, choice_closed
-                       (both readers call in, never await; a door's listener may not block)
+door ── awaits ──► Flight.accepted, then the pipeline's run
+worker session ──► choice_started / tokens / choice_final / interrupt
+text session   ──► text, choice_closed
+                   (both readers call in, never await; a door's listener may not block)
 """
 
 from __future__ import annotations

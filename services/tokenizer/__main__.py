@@ -29,9 +29,7 @@ async def serve(config: TokenizerConfig) -> int:
     servicer.register(host.server)
     await host.start()
     template = model.templates.default.origin if model.templates.default is not None else "none"
-    log.info(
-        "loaded", extra={"model": model.name, "tokens": model.tokens.vocab_size, "digest": model.digest, "chat_template": template}
-    )
+    log.info("loaded", extra={"model": model.name, "tokens": model.tokens.vocab_size, "digest": model.digest, "chat_template": template})
     gc.collect()
     gc.freeze()
     await host.set_ready(True)

@@ -19,12 +19,12 @@ async def test_whole_answer(stack: Stack) -> None:
     assert choice["message"]["content"] == "naïve 🐈‍⬛ 東京"
     assert choice["finish_reason"] == "stop"
     assert choice["matched_stop"] == 256
-    assert answer["usage"]["prompt_tokens"] == len("user: Say hi\"\"\nassistant: ")
+    assert answer["usage"]["prompt_tokens"] == len('user: Say hi""\nassistant: ')
     assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] == 3
 
 
 async def test_stream_equals_whole_and_follows_the_chunk_schema(stack: Stack) -> None:
-    text = "naïve 🐈‍⬛ 東京 \"quoted\" \\ \n end"
+    text = 'naïve 🐈‍⬛ 東京 "quoted" \\ \n end'
     stack.worker.script = lambda submit: say(text)
     events = await stack.events("/v1/chat/completions", {**ASK, "stream": True, "stream_options": {"include_usage": True}})
     assert events[-1] == "[DONE]"

@@ -13,9 +13,7 @@ from tests.fakes.stack import Stack
 ASK: dict[str, Any] = {"model": "fake", "prompt": "Say hi"}
 
 
-@pytest.mark.parametrize(
-    ("prompt", "count"), [("ab", 1), (["ab", "cd"], 2), ([97, 98], 1), ([[97], [98, 99], [100]], 3)]
-)
+@pytest.mark.parametrize(("prompt", "count"), [("ab", 1), (["ab", "cd"], 2), ([97, 98], 1), ([[97], [98, 99], [100]], 3)])
 async def test_every_shape_of_prompt(stack: Stack, prompt: Any, count: int) -> None:
     stack.worker.script = lambda submit: say("x" + bytes(submit.prompt.token_ids).decode())
     status, answer = await stack.post("/v1/completions", {**ASK, "prompt": prompt, "n": 2})

@@ -19,7 +19,7 @@ from gateway.parsing.tools.interface import ToolParser
 
 Found = tuple[str, list[tuple[str, object]]]
 
-_WEATHER = {"city": "Zürich \"old town\"", "days": [1, 2], "deep": {"a": None, "b": "}{]["}}
+_WEATHER = {"city": 'Zürich "old town"', "days": [1, 2], "deep": {"a": None, "b": "}{]["}}
 _JSON = json.dumps(_WEATHER, ensure_ascii=False)
 _CALLS: list[tuple[str, object]] = [("get_weather", _WEATHER), ("now", {})]
 
@@ -42,7 +42,7 @@ TEXTS: dict[str, list[tuple[str, Found]]] = {
         (f'<|python_tag|>{{"name": "get_weather", "parameters": {_JSON}}}; {{"name": "now", "parameters": {{}}}}', ("", _CALLS)),
         ('{"answer": 42}', ('{"answer": 42}', [])),
         ("{not json", ("{not json", [])),
-        ("Sure: {\"name\": 1}", ("Sure: {\"name\": 1}", [])),
+        ('Sure: {"name": 1}', ('Sure: {"name": 1}', [])),
         ('I look.<|python_tag|>{"name": "now", "parameters": {}}', ("I look.", [("now", {})])),
     ],
     "mistral": [
