@@ -19,6 +19,7 @@ from gateway.api.errors import as_headrace
 from gateway.api.groups import FlightGroup
 from gateway.api.grpc_front.answers import MessageMaker
 from gateway.api.grpc_front.bodies import chat_body, generate_body
+from gateway.api.grpc_front.field_names import rename
 from gateway.api.later import Later
 from gateway.api.schema.chat import read_chat
 from gateway.api.schema.limits import Defaults
@@ -211,4 +212,4 @@ async def _errors_as_status(context: Context) -> AsyncIterator[None]:
         raise
     except Exception as error:
         request_id = f"grpc-{time.monotonic_ns():x}"
-        await abort(context, as_headrace(error, request_id))
+        await abort(context, rename(as_headrace(error, request_id)))

@@ -11,6 +11,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 from protos.gateway.v1 import gateway_pb2 as pb
 from protos.gateway.v1 import gateway_pb2_grpc as pb_grpc
+from services.common.grpc_errors import from_rpc_error
 from tests.fakes.script import Finish, Logprobs, say
 from tests.fakes.stack import Stack, running
 
@@ -65,25 +66,44 @@ async def test_logprobs(stack: Stack, door: Any) -> None:
     assert [(t.token_id, t.token) for t in entry.top] == [(104, b"h"), (105, b"i")]
 
 
+def _sampling(**fields: Any) -> pb.GenerateRequest:
+    return pb.GenerateRequest(text="x", sampling=pb.SamplingParams(**fields))
+
+
+def _chat(**fields: Any) -> pb.ChatRequest:
+    return pb.ChatRequest(messages=[pb.ChatMessage(role="user", content="x")], **fields)
+
+
 @pytest.mark.parametrize(
     ("request_", "field"),
     [
         (pb.GenerateRequest(), "text"),
         (pb.GenerateRequest(text=""), "text"),
         (pb.GenerateRequest(input_ids=pb.TokenIds(token_ids=[-1])), "input_ids"),
-        (pb.GenerateRequest(text="x", sampling=pb.SamplingParams(temperature=-1)), "sampling_params.temperature"),
-        (pb.GenerateRequest(text="x", sampling=pb.SamplingParams(top_k=0)), "sampling_params.top_k"),
-        (pb.GenerateRequest(text="x", sampling=pb.SamplingParams(max_new_tokens=0)), "sampling_params.max_new_tokens"),
-        (pb.GenerateRequest(text="x", sampling=pb.SamplingParams(stop=[""])), "sampling_params.stop"),
+        (_sampling(temperature=-1), "sampling.temperature"),
+        (_sampling(top_k=0), "sampling.top_k"),
+        (_sampling(max_new_tokens=0), "sampling.max_new_tokens"),
+        (_sampling(stop=[""]), "sampling.stop"),
+        (_sampling(stop_regex=["("]), "sampling.stop_regex"),
+        (_sampling(custom_params_json="{"), "sampling.custom_params_json"),
+        (pb.GenerateRequest(text="x", request_id="a" * 2000), "request_id"),
+        (pb.GenerateRequest(text="x", logprobs=pb.LogprobParams(enabled=True, top=1000)), "logprobs.top"),
         (pb.GenerateRequest(text="x", lora_path="a"), "lora_path"),
+        (_chat(sampling=pb.SamplingParams(max_new_tokens=0)), "sampling.max_new_tokens"),
+        (_chat(sampling=pb.SamplingParams(temperature=9)), "sampling.temperature"),
+        (_chat(tools_json="{"), "tools_json"),
+        (_chat(template_kwargs_json="["), "template_kwargs_json"),
+        (pb.ChatRequest(messages=[pb.ChatMessage(role="assistant", tool_calls_json="{")]), "messages[0].tool_calls_json"),
     ],
 )
-async def test_bad_requests(stack: Stack, door: Any, request_: pb.GenerateRequest, field: str) -> None:
+async def test_bad_requests_name_the_field_as_the_contract_does(stack: Stack, door: Any, request_: Any, field: str) -> None:
+    call = door.Chat if isinstance(request_, pb.ChatRequest) else door.Generate
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        async for _ in door.Generate(request_):
+        async for _ in call(request_):
             pass
-    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert field.split(".")[-1].split("[")[0] in (caught.value.details() or "")
+    error = from_rpc_error(caught.value)
+    assert (caught.value.code(), error.field) == (grpc.StatusCode.INVALID_ARGUMENT, field)
+    assert field.split("[")[0].split(".")[-1] in error.message
 
 
 async def test_unknown_models(stack: Stack, door: Any) -> None:
