@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import sys
 from collections import OrderedDict
@@ -29,18 +30,19 @@ class SchemaChecker:
         self._patience_s = patience_s
         self._places = asyncio.Semaphore(_PROCESSES)
         self._idle: list[asyncio.subprocess.Process] = []
-        self._known: OrderedDict[str, str] = OrderedDict()
+        self._known: OrderedDict[bytes, str] = OrderedDict()  # by digest: schemas may be large
 
     async def problem_of(self, schema: str) -> str:
         """Why answers cannot be checked against the schema, with the place of the reason; empty if they can."""
-        if schema in self._known:
-            self._known.move_to_end(schema)
-            return self._known[schema]
+        digest = hashlib.sha256(schema.encode()).digest()
+        if digest in self._known:
+            self._known.move_to_end(digest)
+            return self._known[digest]
         try:
             problem = str((await self._ask({"schema": schema})).get("problem", ""))
         except (_Gone, TimeoutError):
             return f"#: {TOO_LONG}"
-        self._known[schema] = problem
+        self._known[digest] = problem
         if len(self._known) > _MOST_KNOWN:
             self._known.popitem(last=False)
         return problem
