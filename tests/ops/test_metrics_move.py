@@ -38,6 +38,7 @@ ELSEWHERE = {
     "headrace_cache_event_gaps_total": "needs lost events; tests/unit/gateway_prefix",
     "headrace_discovery_events_total": "no discovery here; tests/integration/test_discovery",
     "headrace_worker_startup_seconds": "constant after the start",
+    "headrace_worker_memory_bound_raises_total": "needs dozens of steps after one that ran out of memory; tests/unit/scheduler",
     "headrace_worker_kv_corrupt_slots_total": "needs slots that are overwritten; tests/unit/engine",
     "headrace_detokenizer_sessions": "one per gateway; compared in test_metrics_truth",
     "headrace_worker_sessions": "one per gateway; compared in test_metrics_truth",
