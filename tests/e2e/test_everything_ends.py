@@ -21,7 +21,7 @@ def _body(draw: random.Random, number: int) -> dict[str, Any]:
         sampling["stop"] = [draw.choice([" the", ".", "\n", " and"])]
     if draw.random() < 0.3:
         sampling["ignore_eos"] = True
-    ids = draw.choices(range(100, 40_000), k=draw.randint(1, 300))
+    ids = draw.choices(range(100, 40_000), k=draw.randint(1, 150))
     return {"rid": f"request-{number}", "input_ids": ids, "sampling_params": sampling, "stream": draw.random() < 0.6}
 
 
