@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarks.conversations import VOCAB, Conversation, conversations, total_turns, words
 from benchmarks.scheduler_turn import InstantEngine
+from benchmarks.simulated_device import Device
 from services.common.config import count
 from services.scheduler.core.messages import ChoiceSpec, Final, StopSpec, SubmitRequest
 from services.scheduler.core.plan import IntArray, StepPlan
@@ -27,20 +28,6 @@ MS = 1_000_000
 CONTEXT = 4096
 SYSTEM_TOKENS = 200
 _ANSWER_ID = 7  # what the engine says
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """What a step costs: the embedded model in int8 on two cores."""
-
-    prefill_ms_per_token: float = 0.65
-    decode_ms: float = 5.0
-    decode_ms_per_row: float = 1.4
-
-    def step_ms(self, plan: StepPlan) -> float:
-        rows = int(np.count_nonzero(plan.extend_lens == 1))
-        tokens = int(plan.extend_lens.sum()) - rows
-        return self.prefill_ms_per_token * tokens + (self.decode_ms + self.decode_ms_per_row * rows if rows else 0.0)
 
 
 @dataclass(slots=True)

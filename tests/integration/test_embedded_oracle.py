@@ -13,13 +13,9 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from headrace.models.catalog import DEFAULT_MODEL
 from headrace.models.resolve import resolve
 from headrace.models.store import ModelStore
-from services.common.config import cache_dir, cpu_isa
+from services.common.config import cache_dir
 from services.scheduler.engine.interface import Engine
-from services.scheduler.engine.native_runner import NativeRunner
-from services.scheduler.engine.torch_engine import TorchEngine
-from services.scheduler.kernels import dispatch
-from services.scheduler.weights.loader import load_weights, open_checkpoint
-from tests.unit.engine.driver import Driver, Row, engine_info
+from tests.unit.engine.driver import Driver, Row, native_engine
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
 
@@ -53,19 +49,7 @@ def oracle(folder: Path) -> PreTrainedModel:
 
 @pytest.fixture(scope="module")
 def engine(folder: Path) -> Iterator[Engine]:
-    dispatch.load(cache_dir())
-    checkpoint = open_checkpoint(folder)
-    runner = NativeRunner(
-        checkpoint.config,
-        load_weights(checkpoint, torch.float32),
-        dtype=torch.float32,
-        quantization="none",
-        num_threads=2,
-        num_slots=8192,
-        context_length=512,
-        isa=cpu_isa(),
-    )
-    made = TorchEngine(engine_info(checkpoint.config, runner, 8192, 512, max_rows=256), runner)
+    made = native_engine(folder, 8192, 512, num_threads=2, max_rows=256)
     yield made
     made.close()
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from services.common.config import cache_dir, cpu_isa
 from services.scheduler.core.plan import ForwardMode, RowStart, SamplingSpec, StepPlan, StepResult, TableWrite
+from services.scheduler.core.scheduler import Scheduler
 from services.scheduler.engine.interface import Engine, EngineInfo
+from services.scheduler.engine.native_runner import NativeRunner
 from services.scheduler.engine.runner import ForwardRunner
 from services.scheduler.engine.torch_engine import TorchEngine
 from services.scheduler.engine.torch_runner import TorchRunner
+from services.scheduler.kernels import dispatch
 from services.scheduler.models.config import ModelConfig
 from services.scheduler.weights.loader import load_weights, open_checkpoint
 
@@ -51,6 +56,43 @@ def torch_engine(folder: Path, num_slots: int = 1024, context: int = 256, dtype:
         context_length=context,
     )
     return TorchEngine(engine_info(checkpoint.config, runner, num_slots, context), runner)
+
+
+def native_engine(
+    folder: Path,
+    num_slots: int = 1024,
+    context: int = 256,
+    *,
+    dtype: torch.dtype = torch.float32,
+    quantization: str = "none",
+    num_threads: int = 1,
+    max_rows: int = 16,
+) -> TorchEngine:
+    """An engine over the checkpoint in `folder`, on our own kernels."""
+    dispatch.load(cache_dir())
+    checkpoint = open_checkpoint(folder)
+    runner = NativeRunner(
+        checkpoint.config,
+        load_weights(checkpoint, dtype),
+        dtype=dtype,
+        quantization=quantization,
+        num_threads=num_threads,
+        num_slots=num_slots,
+        context_length=context,
+        isa=cpu_isa(),
+    )
+    return TorchEngine(engine_info(checkpoint.config, runner, num_slots, context, max_rows), runner)
+
+
+def answers_of(scheduler: Scheduler) -> dict[int, list[int]]:
+    """Turn until all is done; the ids that each handle got."""
+    answers: dict[int, list[int]] = defaultdict(list)
+    while scheduler.has_work:
+        columns, at = scheduler.turn().tokens, 0
+        for handle, count in zip(columns.handles, columns.counts, strict=True):
+            answers[handle] += columns.token_ids[at : at + count]
+            at += count
+    return answers
 
 
 @dataclass

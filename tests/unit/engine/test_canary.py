@@ -17,9 +17,8 @@ from services.scheduler.engine.canary import CanaryEngine
 from services.scheduler.engine.script import Failure, Script
 from services.scheduler.engine.scripted import ScriptedEngine
 from services.scheduler.kv_canary import KvCanary, KvCorrupted
-from tests.unit.engine.driver import Driver, torch_engine
+from tests.unit.engine.driver import Driver, native_engine, torch_engine
 from tests.unit.engine.models import save_tiny
-from tests.unit.engine.test_native_runner import native_engine
 
 _NO_EOS = Script("scripted", 50_000, 1024, ())
 
@@ -138,7 +137,7 @@ def test_one_round_an_interval_in_slices() -> None:
 @pytest.mark.parametrize("layer", [0, 2])
 def test_real_pools(tmp_path: Path, native: bool, layer: int) -> None:
     save_tiny("llama", tmp_path, changes={"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32})
-    engine = native_engine(tmp_path) if native else torch_engine(tmp_path)
+    engine = native_engine(tmp_path, 2048, num_threads=2) if native else torch_engine(tmp_path)
     watched = CanaryEngine(engine, engine)
     driver = Driver(watched)
     driver.generate([driver.open([5, 6, 7, 8, 9])], 4)

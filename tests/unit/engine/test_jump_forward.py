@@ -7,18 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from services.common.config import cache_dir, cpu_isa
 from services.scheduler.core.messages import ChoiceSpec, StopSpec, SubmitRequest
 from services.scheduler.core.plan import SamplingSpec
 from services.scheduler.core.scheduler import Scheduler
 from services.scheduler.core.settings import SchedulerConfig
-from services.scheduler.engine.native_runner import NativeRunner
-from services.scheduler.engine.torch_engine import TorchEngine
-from services.scheduler.kernels import dispatch
-from services.scheduler.weights.loader import load_weights, open_checkpoint
-from tests.unit.engine.driver import engine_info
+from tests.unit.engine.driver import answers_of, native_engine
 from tests.unit.engine.models import save_tiny
 from tests.unit.scheduler.test_jump_forward import FREE, Form
 
@@ -29,7 +23,6 @@ VOCAB, REQUESTS = 300, 6
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("tiny")
     save_tiny("llama", made, changes={"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32})
-    dispatch.load(cache_dir())
     return made
 
 
@@ -42,32 +35,15 @@ def _form(handle: int) -> list[int]:
 
 
 def _answers(folder: Path, slots: int = 1024, *, jump: bool, overlap: bool) -> tuple[dict[int, list[int]], Scheduler]:
-    checkpoint = open_checkpoint(folder)
-    runner = NativeRunner(
-        checkpoint.config,
-        load_weights(checkpoint, torch.float32),
-        dtype=torch.float32,
-        quantization="none",
-        num_threads=1,
-        num_slots=slots,
-        context_length=256,
-        isa=cpu_isa(),
-    )
     config = SchedulerConfig(schedule_conservativeness=0.0, disable_jump_forward=not jump, disable_overlap_schedule=not overlap)
-    scheduler = Scheduler(config, TorchEngine(engine_info(checkpoint.config, runner, slots, 256), runner))
+    scheduler = Scheduler(config, native_engine(folder, slots))
     sampling = SamplingSpec(temperature=1.2, frequency_penalty=0.4, presence_penalty=0.3, repetition_penalty=1.2)
     for handle in range(REQUESTS):
         prompt = np.random.default_rng(handle).integers(3, VOCAB, 10 + handle).astype(np.int32)
         stops = StopSpec(60, min_new_tokens=20, token_ids=(2 * handle + 100,))
         grammar = None if handle == 0 else lambda handle=handle: Form(_form(handle))
         scheduler.submit(SubmitRequest(f"r{handle}", prompt, (ChoiceSpec(handle, seed=7 + handle),), sampling, stops, grammar=grammar))
-    answers: dict[int, list[int]] = {handle: [] for handle in range(REQUESTS)}
-    while scheduler.has_work:
-        columns, at = scheduler.turn().tokens, 0
-        for handle, count in zip(columns.handles, columns.counts, strict=True):
-            answers[handle] += columns.token_ids[at : at + count]
-            at += count
-    return answers, scheduler
+    return answers_of(scheduler), scheduler
 
 
 @pytest.mark.parametrize("overlap", [False, True])

@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from services.common.config import cache_dir, cpu_isa
 from services.scheduler.core.plan import SamplingSpec
-from services.scheduler.engine.native_runner import NativeRunner, decoder_spec
+from services.scheduler.engine.native_runner import decoder_spec
 from services.scheduler.engine.torch_engine import TorchEngine
-from services.scheduler.kernels import dispatch
 from services.scheduler.kernels.errors import UnsupportedShape
-from services.scheduler.weights.loader import load_weights, open_checkpoint
-from tests.unit.engine.driver import Driver, engine_info
+from services.scheduler.weights.loader import open_checkpoint
+from tests.unit.engine.driver import Driver, native_engine
 from tests.unit.engine.models import oracle_logits, save_tiny
 
 _ALL_IDS = SamplingSpec(temperature=0.0, logprobs=True, logprob_ids=tuple(range(300)))
@@ -23,20 +21,8 @@ _NATIVE_KINDS = ["llama", "llama3-rope", "linear-rope", "qwen2", "qwen3"]
 _WIDE_ENOUGH = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32}  # the kernels' least head
 
 
-def native_engine(folder: Path, dtype: torch.dtype = torch.float32, quantization: str = "none") -> TorchEngine:
-    dispatch.load(cache_dir())
-    checkpoint = open_checkpoint(folder)
-    runner = NativeRunner(
-        checkpoint.config,
-        load_weights(checkpoint, dtype),
-        dtype=dtype,
-        quantization=quantization,
-        num_threads=2,
-        num_slots=2048,
-        context_length=256,
-        isa=cpu_isa(),
-    )
-    return TorchEngine(engine_info(checkpoint.config, runner, 2048, 256), runner)
+def _engine(folder: Path, dtype: torch.dtype = torch.float32, quantization: str = "none") -> TorchEngine:
+    return native_engine(folder, 2048, dtype=dtype, quantization=quantization, num_threads=2)
 
 
 @pytest.fixture(scope="module", params=_NATIVE_KINDS)
@@ -57,7 +43,7 @@ _TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 0.1}
 @pytest.mark.parametrize("dtype", list(_TOLERANCE))
 def test_logprobs_follow_the_float32_oracle(tiny: tuple[Path, torch.nn.Module], dtype: torch.dtype) -> None:
     folder, model = tiny
-    driver = Driver(native_engine(folder, dtype))
+    driver = Driver(_engine(folder, dtype))
     prompt = _prompt(50, seed=1)
     row = driver.open(prompt, _ALL_IDS)
     row.prompt_logprobs_from = 1
@@ -71,7 +57,7 @@ def test_logprobs_follow_the_float32_oracle(tiny: tuple[Path, torch.nn.Module], 
 @pytest.mark.parametrize(("dtype", "quantization"), [(torch.float32, "none"), (torch.bfloat16, "none"), (torch.bfloat16, "int8")])
 def test_bits_do_not_depend_on_batch_chunks_or_cache(tiny: tuple[Path, torch.nn.Module], dtype: torch.dtype, quantization: str) -> None:
     folder, _ = tiny
-    driver = Driver(native_engine(folder, dtype, quantization))
+    driver = Driver(_engine(folder, dtype, quantization))
     prompt = _prompt(90, seed=2)
     alone = driver.open(prompt, _ALL_IDS)
     first = [driver.step((alone, 90)).logprobs[alone.row], driver.step((alone, 1)).logprobs[alone.row]]

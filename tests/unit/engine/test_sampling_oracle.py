@@ -22,19 +22,14 @@ from transformers.generation.logits_process import (
     TopPLogitsWarper,
 )
 
-from services.common.config import cache_dir, cpu_isa
 from services.scheduler.core.messages import ChoiceSpec, StopSpec, SubmitRequest
 from services.scheduler.core.plan import RowStart, SamplingSpec
 from services.scheduler.core.scheduler import Scheduler
 from services.scheduler.core.settings import SchedulerConfig
 from services.scheduler.engine.draw import Purpose, uniforms
-from services.scheduler.engine.native_runner import NativeRunner
 from services.scheduler.engine.row_state import RowState
 from services.scheduler.engine.sampler import Sampler
-from services.scheduler.engine.torch_engine import TorchEngine
-from services.scheduler.kernels import dispatch
-from services.scheduler.weights.loader import load_weights, open_checkpoint
-from tests.unit.engine.driver import engine_info
+from tests.unit.engine.driver import answers_of, native_engine
 from tests.unit.engine.models import save_tiny
 
 VOCAB = 300
@@ -162,36 +157,17 @@ def _words(allowed: set[int]) -> npt.NDArray[np.int32]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("tiny")
     save_tiny("llama", made, changes={"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32})
-    dispatch.load(cache_dir())
     return made
 
 
 def _answers(folder: Path, handles: list[int], slots: int) -> tuple[dict[int, list[int]], Scheduler]:
     """Forty sampled tokens of each request, with all that depends on earlier output, out of a pool of `slots`."""
-    checkpoint = open_checkpoint(folder)
-    runner = NativeRunner(
-        checkpoint.config,
-        load_weights(checkpoint, torch.float32),
-        dtype=torch.float32,
-        quantization="none",
-        num_threads=1,
-        num_slots=slots,
-        context_length=256,
-        isa=cpu_isa(),
-    )
-    engine = TorchEngine(engine_info(checkpoint.config, runner, slots, 256), runner)
-    scheduler = Scheduler(SchedulerConfig(max_running_requests=16, schedule_conservativeness=0.0), engine)
+    scheduler = Scheduler(SchedulerConfig(max_running_requests=16, schedule_conservativeness=0.0), native_engine(folder, slots))
     sampling = SamplingSpec(temperature=1.2, top_p=0.95, frequency_penalty=0.4, presence_penalty=0.3, repetition_penalty=1.2, logprobs=True)
     for handle in handles:
         prompt = np.random.default_rng(handle).integers(3, VOCAB, 10 + handle).astype(np.int32)
         scheduler.submit(SubmitRequest(f"r{handle}", prompt, (ChoiceSpec(handle, seed=77 + handle),), sampling, StopSpec(40)))
-    answers: dict[int, list[int]] = {handle: [] for handle in handles}
-    while scheduler.has_work:
-        columns, at = scheduler.turn().tokens, 0
-        for handle, count in zip(columns.handles, columns.counts, strict=True):
-            answers[handle] += columns.token_ids[at : at + count]
-            at += count
-    return answers, scheduler
+    return answers_of(scheduler), scheduler
 
 
 def test_retracted_requests_go_on_with_the_numbers_they_would_have_had(folder: Path) -> None:

@@ -5,27 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
+from benchmarks.simulated_device import Device
 from services.scheduler.core.plan import StepPlan
 from services.scheduler.engine.script import Script
 from tests.unit.scheduler.harness import Driver, prompt
 
 MS = 1_000_000
-
-
-@dataclass
-class Device:
-    """What a step costs: measured on two cores with the embedded model in int8."""
-
-    prefill_ms_per_token: float = 0.65
-    decode_ms: float = 5.0
-    decode_ms_per_row: float = 1.4
-
-    def step_ms(self, plan: StepPlan) -> float:
-        rows = int(np.count_nonzero(plan.extend_lens == 1))
-        tokens = int(plan.extend_lens.sum()) - rows
-        return self.prefill_ms_per_token * tokens + (self.decode_ms + self.decode_ms_per_row * rows if rows else 0.0)
 
 
 @dataclass

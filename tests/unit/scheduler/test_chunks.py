@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.simulated_device import Device
 from services.scheduler.core.chunk_pace import ChunkPace
 from services.scheduler.core.plan import ForwardMode
 from tests.unit.scheduler.harness import Driver, prompt
-from tests.unit.scheduler.simulated_device import Device, closed_loop
+from tests.unit.scheduler.simulated_device import closed_loop
 
 
 def measured(driver: Driver, decode_step_ms: float) -> None:
