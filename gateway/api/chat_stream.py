@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.api.answers import chat_logprob, finish_reason, is_cut, matched_stop, quote
+from gateway.api.answers import chat_logprob, finish_reason, is_cut, matched_stop
+from gateway.api.chunks import Chunks
 from gateway.api.errors import dumps, spell
 from gateway.api.schema.chat import ChatCall
 from gateway.api.sse import SseStream
@@ -16,12 +17,11 @@ from gateway.parsing.events import CallArguments, CallBegin, CallEnd, Content, E
 from gateway.parsing.plan import AnswerParser
 
 
-class ChatChunks:
+class ChatChunks(Chunks):
     """Spells chunks of one answer."""
 
     def __init__(self, answer_id: str, created: int, model: str, *, usage: bool) -> None:
-        self._head = f'data: {{"id":{quote(answer_id)},"object":"chat.completion.chunk","created":{created},"model":{quote(model)}'
-        self._usage = ',"usage":null' if usage else ""
+        super().__init__("chat.completion.chunk", answer_id, created, model, usage=usage)
 
     def text(self, index: int) -> tuple[str, str]:
         """What stands before and after the JSON string of a content delta."""
@@ -37,15 +37,6 @@ class ChatChunks:
             choice["matched_stop"] = matched
         body = spell([choice])
         return f'{self._head},"choices":{body}{self._usage}}}\n\n'.encode()
-
-    def checked(self, verdicts: list[dict[str, Any]]) -> bytes:
-        """The chunk that tells whether the choices are what their schemas ask for."""
-        found = spell(verdicts)
-        return f'{self._head},"choices":[],"schema_check":{found}{self._usage}}}\n\n'.encode()
-
-    def totals(self, usage: dict[str, Any]) -> bytes:
-        """The usage chunk."""
-        return f'{self._head},"choices":[],"usage":{spell(usage)}}}\n\n'.encode()
 
 
 class ChatStream:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gateway.api.answers import finish_reason, matched_stop, quote
+from gateway.api.answers import finish_reason, matched_stop
+from gateway.api.chunks import Chunks
 from gateway.api.completion_logprobs import CompletionLogprobs
 from gateway.api.errors import dumps, spell
 from gateway.api.schema.completions import CompletionCall
@@ -15,12 +16,11 @@ from gateway.flight.choice import Choice
 from gateway.flight.flight import Flight
 
 
-class CompletionChunks:
+class CompletionChunks(Chunks):
     """Spells chunks of one answer."""
 
     def __init__(self, answer_id: str, created: int, model: str, *, usage: bool) -> None:
-        self._head = f'data: {{"id":{quote(answer_id)},"object":"text_completion","created":{created},"model":{quote(model)}'
-        self._usage = ',"usage":null' if usage else ""
+        super().__init__("text_completion", answer_id, created, model, usage=usage)
 
     def text(self, index: int) -> tuple[str, str]:
         """What stands before and after the JSON string of a piece of text."""
@@ -32,15 +32,6 @@ class CompletionChunks:
         body = spell([choice])
         tail = self._usage.encode() if usage is None else b',"usage":' + usage
         return f'{self._head},"choices":{body}'.encode() + tail + b"}\n\n"
-
-    def checked(self, verdicts: list[dict[str, Any]]) -> bytes:
-        """The chunk that tells whether the choices are what their schema asks for."""
-        found = spell(verdicts)
-        return f'{self._head},"choices":[],"schema_check":{found}{self._usage}}}\n\n'.encode()
-
-    def totals(self, usage: dict[str, Any]) -> bytes:
-        """The usage chunk."""
-        return f'{self._head},"choices":[],"usage":{spell(usage)}}}\n\n'.encode()
 
 
 class CompletionStream:

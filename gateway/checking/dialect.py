@@ -28,7 +28,7 @@ _VALIDATORS: Mapping[str, Any] = {
 _BESIDE = {"if": ("then", "else"), "contains": ("minContains", "maxContains")}
 NEVER_CHECKED = frozenset(("contentEncoding", "contentMediaType", "contentSchema", "nullable"))
 
-expression = lru_cache(256)(formats.compiled)
+expression = lru_cache(256)(formats.expression_of)
 
 
 class Dialect:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import date
 from typing import Any
 
-import re2
+from services.common.text.re2_pattern import compiled
 
 _TIME = r"([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d+)?([zZ]|[+-]([01]\d|2[0-3]):[0-5]\d)"
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
@@ -30,22 +30,16 @@ _PATTERNS = {
     "relative-json-pointer": rf"(0|[1-9]\d*)(#|{_POINTER})",
 }
 _MOST_HOST_CHARACTERS = 253
+_MOST_BYTES = 8 << 20  # of memory for one expression
 
 
-def compiled(pattern: str) -> Any:
+def expression_of(pattern: str) -> Any:
     """The expression. Raises ValueError for one that RE2 does not take."""
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = 8 << 20
-    try:
-        return re2.compile(pattern, options)
-    except re2.error as error:
-        reason = error.args[0] if error.args else b""
-        raise ValueError(reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)) from error
+    return compiled(pattern, max_bytes=_MOST_BYTES)
 
 
 def _matching(pattern: str) -> Callable[[str], bool]:
-    expression = compiled(rf"\A(?:{pattern})\z")
+    expression = expression_of(rf"\A(?:{pattern})\z")
     return lambda text: expression.search(text) is not None
 
 
@@ -72,7 +66,7 @@ def _address(kind: Callable[[str], object]) -> Callable[[str], bool]:
 
 def _is_regex(text: str) -> bool:
     try:
-        compiled(text)
+        expression_of(text)
     except ValueError:
         return False
     return True

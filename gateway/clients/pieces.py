@@ -30,9 +30,11 @@ class PieceTables:
     def of(self, model: str) -> PieceTable:
         """The table of a model's vocabulary; models may share one."""
         digest = self._digest_of(model)
-        if digest not in self._tables and len(self._tables) >= _MOST_TABLES:
-            self._tables.clear()
-        return self._tables.setdefault(digest, PieceTable(self._pool, digest, hold_s=self._hold_s))
+        if digest not in self._tables:
+            if len(self._tables) >= _MOST_TABLES:
+                self._tables.clear()
+            self._tables[digest] = PieceTable(self._pool, digest, hold_s=self._hold_s)
+        return self._tables[digest]
 
 
 class PieceTable:

@@ -138,9 +138,10 @@ def _scripted(config: SchedulerConfig, report: StartupReport) -> ScriptedEngine:
         script = load_script(Path(config.script) if config.script else None)
     except ValueError as error:
         raise ConfigError(f"--script: {error}") from error
-    pool = (config.max_total_tokens or _SCRIPTED_POOL_TOKENS) // config.page_size * config.page_size
+    wanted = config.max_total_tokens or _SCRIPTED_POOL_TOKENS
+    pool = wanted // config.page_size * config.page_size
     if not pool:
-        raise ConfigError(f"--max-total-tokens: {config.max_total_tokens or _SCRIPTED_POOL_TOKENS} are less than a page of --page-size")
+        raise ConfigError(f"--max-total-tokens: {wanted} are less than a page of --page-size")
     rows = min(config.max_running_requests or _SCRIPTED_ROWS, pool)
     engine = ScriptedEngine(script, num_slots=slots_for(pool, config.page_size), max_rows=rows, page_size=config.page_size)
     report.add("model", engine.info.model_name)

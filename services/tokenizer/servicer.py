@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,8 +27,6 @@ from services.tokenizer.model import TokenizerModel
 
 SERVICE_NAME = "headrace.tokenizer.v1.Tokenizer"
 R = TypeVar("R")
-
-log = logging.getLogger(__name__)
 
 _RENDER_THREADS = 4
 _QUIET_S = 1.0
@@ -83,8 +80,6 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
         return info(self._model, max_text_bytes=self._config.max_text_bytes, max_batch=self._config.max_batch)
 
     async def _answer(self, context: Any, work: Callable[[], Awaitable[R]]) -> R:
-        if log.isEnabledFor(logging.DEBUG):
-            log.debug("called", extra={"request_id": str(dict(context.invocation_metadata() or ()).get("x-request-id", ""))})
         self._calls += 1
         try:
             return await work()

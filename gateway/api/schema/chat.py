@@ -14,8 +14,8 @@ from gateway.api.schema.logprobs import chat_logprobs
 from gateway.api.schema.messages import read_messages, read_tools, tool_names
 from gateway.api.schema.openai_fields import CHAT_REFUSED
 from gateway.api.schema.reader import Fields, shown
-from gateway.api.schema.response_format import read_response_format
-from gateway.api.schema.sampling import check_grammar, read_constraint, read_sampling, read_stops, refuse_unsupported
+from gateway.api.schema.response_format import read_one_grammar
+from gateway.api.schema.sampling import check_grammar, read_sampling, read_stops, refuse_unsupported
 from gateway.api.schema.schema_check import read_schema_check
 from gateway.api.schema.stream_options import StreamOptions, read_stream
 from gateway.flight.spec import ChatPrompt, Constraint, GenerateSpec, Thought
@@ -184,11 +184,7 @@ def _plan(fields: Fields, defaults: Defaults, use: _ToolUse) -> ParsePlan:
 
 
 def _constraint(fields: Fields, defaults: Defaults, use: _ToolUse, plan: ParsePlan) -> Constraint | None:
-    wanted = read_response_format(fields, defaults)
-    direct = read_constraint(fields, defaults)
-    if wanted is not None and direct is not None:
-        raise InvalidRequest(f"response_format and {direct.field} exclude each other", field=direct.field)
-    wanted = wanted or direct
+    wanted = read_one_grammar(fields, defaults)
     if use.forced:
         if wanted is not None:
             raise InvalidRequest("a forced tool call and another grammar exclude each other", field="tool_choice")

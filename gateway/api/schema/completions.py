@@ -12,11 +12,11 @@ from gateway.api.schema.logit_processor import with_processor
 from gateway.api.schema.logprobs import completion_logprobs
 from gateway.api.schema.openai_fields import COMPLETION_REFUSED
 from gateway.api.schema.reader import Fields, ids_of, shown
-from gateway.api.schema.response_format import read_response_format
-from gateway.api.schema.sampling import read_constraint, read_sampling, read_stops, refuse_unsupported
+from gateway.api.schema.response_format import read_one_grammar
+from gateway.api.schema.sampling import read_sampling, read_stops, refuse_unsupported
 from gateway.api.schema.schema_check import read_schema_check
 from gateway.api.schema.stream_options import StreamOptions, read_stream
-from gateway.flight.spec import Constraint, GenerateSpec, IdsPrompt, Prompt, TextPrompt
+from gateway.flight.spec import GenerateSpec, IdsPrompt, Prompt, TextPrompt
 from services.common.errors import InvalidRequest
 
 DEFAULT_MAX_TOKENS = 16
@@ -49,7 +49,7 @@ def read_completion(body: Mapping[str, Any], defaults: Defaults) -> CompletionCa
         message = f"{len(prompts)} prompts with n {n} are {len(prompts) * n} choices, the limit is {limits.max_batch}"
         raise InvalidRequest(message, field="n")
     logprobs = completion_logprobs(fields, most=limits.max_logprobs, echo=echo)
-    constraint, check = read_schema_check(fields, _constraint(fields, defaults))
+    constraint, check = read_schema_check(fields, read_one_grammar(fields, defaults))
     sampling = with_processor(read_sampling(fields, defaults), fields, fields)
     stops = read_stops(fields, defaults, max_names=("max_tokens",), default_max=DEFAULT_MAX_TOKENS)
     specs = tuple(
@@ -75,13 +75,6 @@ def read_completion(body: Mapping[str, Any], defaults: Defaults) -> CompletionCa
         for place, prompt in enumerate(prompts)
     )
     return CompletionCall(specs, n, echo, None if logprobs is None else logprobs.top, stream, envelope.model)
-
-
-def _constraint(fields: Fields, defaults: Defaults) -> Constraint | None:
-    wanted, direct = read_response_format(fields, defaults), read_constraint(fields, defaults)
-    if wanted is not None and direct is not None:
-        raise InvalidRequest(f"response_format and {direct.field} exclude each other", field=direct.field)
-    return wanted or direct
 
 
 def _check_best_of(fields: Fields, n: int) -> None:

@@ -6,7 +6,7 @@ import json
 
 from gateway.api.schema.limits import Defaults
 from gateway.api.schema.reader import Fields, shown
-from gateway.api.schema.sampling import check_grammar
+from gateway.api.schema.sampling import check_grammar, read_constraint
 from gateway.flight.spec import Constraint
 from services.common.errors import InvalidRequest
 
@@ -35,6 +35,14 @@ def read_response_format(fields: Fields, defaults: Defaults) -> Constraint | Non
         return Constraint("structural_tag", text, field="response_format")
     message = f"response_format.type must be text, json_object, json_schema or structural_tag, not {shown(kind)}"
     raise InvalidRequest(message, field="response_format.type")
+
+
+def read_one_grammar(fields: Fields, defaults: Defaults) -> Constraint | None:
+    """The grammar of `response_format`, or the one given beside it; both exclude each other."""
+    wanted, direct = read_response_format(fields, defaults), read_constraint(fields, defaults)
+    if wanted is not None and direct is not None:
+        raise InvalidRequest(f"response_format and {direct.field} exclude each other", field=direct.field)
+    return wanted or direct
 
 
 def _schema(inner: Fields) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import re2
-
 from services.common.errors import InvalidRequest
+from services.common.text.re2_pattern import BadPattern, compiled
 from services.common.text.regex_program import MAX_NODES, compile_program
 from services.common.text.regex_search import RegexSearch
 from services.common.text.regex_syntax import UnsupportedPattern, parse_regex
@@ -68,16 +67,12 @@ def _encode(string: str, field: str) -> bytes:
 def _compile_regex(regex: str, field: str, max_nodes: int) -> RegexSearch:
     if len(regex) > MAX_REGEX_CHARACTERS:
         raise InvalidRequest(f"{field}: {len(regex)} characters, at most {MAX_REGEX_CHARACTERS} are allowed", field=field)
-    options = re2.Options()
-    options.log_errors = False
     try:
-        checked = re2.compile(regex, options)
-        if checked.search("") is not None:
+        if compiled(regex).search("") is not None:
             raise InvalidRequest(f"{field}: {regex!r} matches empty text, it would stop before the first token", field=field)
         return RegexSearch(compile_program(parse_regex(regex), max_nodes))
-    except re2.error as error:
-        reason = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
-        raise InvalidRequest(f"{field}: {regex!r} is not a regular expression RE2 accepts: {reason}", field=field) from error
+    except BadPattern as error:
+        raise InvalidRequest(f"{field}: {regex!r} is not a regular expression RE2 accepts: {error}", field=field) from error
     except (UnsupportedPattern, RecursionError, UnicodeEncodeError) as error:
         reason = str(error) if isinstance(error, UnsupportedPattern) else "nested too deeply or not valid Unicode text"
         raise InvalidRequest(f"{field}: {regex!r}: {reason}", field=field) from error

@@ -179,9 +179,7 @@ class RadixCache:
                 stay = start  # what would remain goes next: a node taken at once costs half of one taken in two
             tokens -= node.end - stay
             taken.append(self._cut(node, stay, removed))
-        if removed:
-            self._events.add(Removed(tuple(removed)))
-        return self._joined(taken)
+        return self._gone(taken, removed)
 
     def forget(self, namespace: Hashable, ids: IntArray) -> Slots:
         root, node = self._roots.get(namespace), None
@@ -193,9 +191,7 @@ class RadixCache:
             above = node.parent
             taken.append(self._cut(node, node.start, removed))
             node = above
-        if removed:
-            self._events.add(Removed(tuple(removed)))
-        return self._joined(taken)
+        return self._gone(taken, removed)
 
     def clear(self) -> Slots:
         if self.protected_tokens:
@@ -217,6 +213,12 @@ class RadixCache:
         return self._joined(taken)
 
     # ------------------------------------------------------------------ inside
+
+    def _gone(self, taken: list[Slots], removed: list[int]) -> Slots:
+        """Slots that were cut off, once the blocks that went with them are told."""
+        if removed:
+            self._events.add(Removed(tuple(removed)))
+        return self._joined(taken)
 
     def _key(self, ids: IntArray, at: int) -> int | bytes:
         return int(ids[at]) if self._page == 1 else ids[at : at + self._page].tobytes()

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from services.scheduler.core.jump_forward import forced_ids
 from services.scheduler.core.state import State
 from services.scheduler.core.step import Step
+from services.scheduler.core.token_mask import allow
 
 _ALL_ALLOWED = np.int32(-1)
 
@@ -26,7 +27,7 @@ def fill(state: State, step: Step) -> npt.NDArray[np.int32] | None:
         choice = batch.choice(int(rows[index]))
         if following := forced_ids(choice):
             masks[index] = 0
-            masks[index].view(np.uint32)[following[0] // 32] = 1 << following[0] % 32
+            allow(masks[index], (following[0],))
         else:
             assert choice.grammar is not None
             choice.grammar.fill_mask(masks[index])

@@ -39,7 +39,7 @@ def recover(state: State) -> None:
 
 def _lower_bound(state: State, step: Step) -> bool:
     """Lower the chunk size after a prefill, else the number of running choices; false if both are at their least."""
-    sizes = sum(part.count for part in step.parts), step.plan.rows.size
+    sizes = step.prompt_tokens, step.plan.rows.size
     for (what, bound), tried in zip(_bounds(state), sizes, strict=True):
         old = bound.value
         if bound.lower(tried):

@@ -16,7 +16,7 @@ def tokens_ahead(state: State, in_flight: Step | None) -> int:
 
     Counts what waits, the rest of a prompt that is partly planned, and the prompts of the step that runs.
     """
-    ahead = sum(part.count for part in in_flight.parts) if in_flight is not None else 0
+    ahead = in_flight.prompt_tokens if in_flight is not None else 0
     if state.chunked is not None:
         ahead += state.chunked.fill.size - int(state.batch.scheduled[state.chunked.row])
     if len(state.queue):

@@ -23,7 +23,7 @@ class Reporter:
         """A step is on its way."""
         state, counters = self._state, self._state.counters
         if step.parts:
-            tokens = sum(part.count for part in step.parts)
+            tokens = step.prompt_tokens
             counters.computed_prompt_tokens += tokens
             counters.prefill_steps += 1
             counters.mixed_steps += step.decode_rows > 0
@@ -53,7 +53,7 @@ class Reporter:
         """A step's result is in."""
         state, counters = self._state, self._state.counters
         elapsed = max(state.clock() - step.launched_ns, 1)
-        tokens = sum(part.count for part in step.parts)
+        tokens = step.prompt_tokens
         if state.config.itl_target_ms is not None:
             state.pace.observe(tokens, step.decode_rows, elapsed / 1e6, state.config.itl_target_ms)
         if step.decode_rows:

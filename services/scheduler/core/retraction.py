@@ -15,7 +15,7 @@ def make_room(state: State) -> None:
     The choice that is left when nothing else can be retracted is ended with an error instead of being tried for ever.
     """
     retracted = aborted = 0
-    while not _fits(state):
+    while not state.has_room_for(state.batch.decodable()):
         victims = _order(state)
         if len(victims) == 1:
             lifecycle.end(state, victims[0], FinishReason.ABORT, error=lifecycle.out_of_pool())
@@ -32,11 +32,6 @@ def make_room(state: State) -> None:
     rows = state.batch.rows
     state.ratio.after_retraction(state.batch.out_len[rows].tolist(), state.batch.max_new[rows].tolist())
     state.log(RetractLine(retracted, aborted, old, state.ratio.value))
-
-
-def _fits(state: State) -> bool:
-    rows = state.batch.decodable()
-    return state.cache.fits(state.cache.pages_up_to(rows, state.batch.next_ends(rows)))
 
 
 def _order(state: State) -> list[Choice]:

@@ -124,9 +124,8 @@ class Scheduler:
             return None
         self._step_id += 1
         step = build_step(state, self._step_id, prefill.parts, decode)
-        prompt_tokens = sum(part.count for part in prefill.parts)
         mode = step.plan.mode.name.lower()
-        state.decisions.add_step(state.clock(), mode, prompt_tokens, step.decode_rows, prefill.room, self._decodes_owed)
+        state.decisions.add_step(state.clock(), mode, step.prompt_tokens, step.decode_rows, prefill.room, self._decodes_owed)
         self._pace(step)
         self._reporter.launched(step, prefill.new_choices, prefill.cached_tokens)
         return step
@@ -166,20 +165,16 @@ class Scheduler:
             return NO_ROWS
         rows = self._state.batch.decodable()
         rows = np.compress(~np.isin(rows, [part.row for part in prefill.parts]), rows)
-        return rows if self._fits(rows) else NO_ROWS
+        return rows if self._state.has_room_for(rows) else NO_ROWS
 
     def _decodable(self) -> IntArray:
         """Rows of the next decode step. Where the pool has no room, first let finishing rows leave, then retract."""
         rows = self._state.batch.decodable()
-        if self._fits(rows):
+        if self._state.has_room_for(rows):
             return rows
         self._settle()
         retraction.make_room(self._state)
         return self._state.batch.decodable()
-
-    def _fits(self, rows: IntArray) -> bool:
-        state = self._state
-        return state.cache.fits(state.cache.pages_up_to(rows, state.batch.next_ends(rows)))
 
     def _pace(self, step: Step) -> None:
         """Count the decode steps owed before the next prefill. The new-token ratio falls with every decode step."""

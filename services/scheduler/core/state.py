@@ -15,6 +15,7 @@ from services.scheduler.core.engine_changes import EngineChanges
 from services.scheduler.core.log_lines import LogLine
 from services.scheduler.core.memory_bound import MemoryBound
 from services.scheduler.core.new_token_ratio import NewTokenRatio
+from services.scheduler.core.plan import IntArray
 from services.scheduler.core.queue import WaitingQueue
 from services.scheduler.core.settings import SchedulerConfig
 from services.scheduler.core.turn_output import OutputBuilder
@@ -60,6 +61,10 @@ class State:
     def chunk_bound(self) -> int:
         """Most prompt tokens of one step; -1 for whole prompts."""
         return -1 if self.config.chunked_prefill_size < 0 and not self.prompt_bound.is_lowered else self.prompt_bound.value
+
+    def has_room_for(self, rows: IntArray) -> bool:
+        """Does the pool have what the rows' next decode step takes?"""
+        return self.cache.fits(self.cache.pages_up_to(rows, self.batch.next_ends(rows)))
 
     @property
     def token_usage(self) -> float:

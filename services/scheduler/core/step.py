@@ -39,3 +39,8 @@ class Step:
     decode_rows: int
     needs_masks: bool
     launched_ns: int = 0
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of all parts."""
+        return sum(part.count for part in self.parts)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from services.scheduler.core.plan import RowLogprobs, SamplingSpec
-from services.scheduler.engine.row_state import FloatRow
+from services.scheduler.logit_processors.interface import FloatRow
 
 IdArray = npt.NDArray[np.int64]
 _BLOCK = 256

@@ -6,11 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from services.scheduler.core.plan import RowStart, SamplingSpec
+from services.scheduler.logit_processors.interface import LARGEST_LOGIT, FloatRow
 from services.scheduler.logit_processors.row import RowProcessor
 
-FloatRow = npt.NDArray[np.float32]  # [vocab] logits of one row
 _GREEDY_BELOW = 1e-6
-_LARGEST = np.float32(1e30)  # of an edited logit: beyond what models say, and far enough from overflow
 
 
 class _IdSet:
@@ -77,7 +76,7 @@ class RowState:
         if self._repetition and self._seen.ids.size:
             values, factor = logits[self._seen.ids], np.float32(spec.repetition_penalty)
             with np.errstate(over="ignore"):  # a tiny factor is a legal wish
-                logits[self._seen.ids] = np.minimum(np.where(values > 0, values / factor, values * factor), _LARGEST)
+                logits[self._seen.ids] = np.minimum(np.where(values > 0, values / factor, values * factor), LARGEST_LOGIT)
         if self._additive and self._outputs.ids.size:
             penalty = self._outputs.counts * np.float32(spec.frequency_penalty) + np.float32(spec.presence_penalty)
             logits[self._outputs.ids] -= penalty

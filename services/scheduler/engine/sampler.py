@@ -11,7 +11,8 @@ import numpy.typing as npt
 from services.scheduler.core.plan import IntArray, RowLogprobs
 from services.scheduler.engine.distribution import RowWorkspace
 from services.scheduler.engine.draw import Purpose, uniforms
-from services.scheduler.engine.row_state import FloatRow, RowState
+from services.scheduler.engine.row_state import RowState
+from services.scheduler.logit_processors.interface import FloatRow
 from services.scheduler.logit_processors.row import ProcessorFailed
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from services.scheduler.core.token_mask import allow
 from services.scheduler.grammar.checks import checked, satisfiable
 from services.scheduler.grammar.forced import forced_ids
 from services.scheduler.grammar.interface import (
@@ -156,8 +157,7 @@ class LLGuidanceMatcher:
             words[:] = np.frombuffer(self._matcher.compute_bitmask(), np.int32)[: self._words]
         self._check()
         if self._matcher.is_accepting():
-            for token_id in self._end_ids:
-                words[token_id // 32] |= np.int32(np.uint32(1 << token_id % 32).view(np.int32))
+            allow(words, self._end_ids)
 
     def rollback(self, count: int) -> None:
         """See the interface."""

@@ -7,9 +7,8 @@ in a string unless it is anchored.
 
 from __future__ import annotations
 
-import re2
-
 from services.common.text.char_set import CharSet, Ranges
+from services.common.text.re2_pattern import BadPattern, compiled
 from services.common.text.regex_syntax import Assertion, Choice, Node, Repeat, Sequence, UnsupportedPattern, parse_regex
 from services.scheduler.grammar.regex_simple import simplified
 
@@ -37,20 +36,17 @@ def parse_search(pattern: str) -> Node:
 
 def matches_somewhere(pattern: str, text: str) -> bool:
     """Whether a checked pattern matches in a text."""
-    return re2.compile(pattern).search(text) is not None
+    return compiled(pattern).search(text) is not None
 
 
 def _parse(pattern: str) -> Node:
     if len(pattern) > MAX_CHARACTERS:
         raise BadRegex(f"{len(pattern)} characters, at most {MAX_CHARACTERS} are allowed")
-    options = re2.Options()
-    options.log_errors = False
     try:
-        re2.compile(pattern, options)
+        compiled(pattern)
         return parse_regex(pattern)
-    except re2.error as error:
-        reason = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
-        raise BadRegex(f"{pattern!r} is not a regular expression RE2 accepts: {reason}") from error
+    except BadPattern as error:
+        raise BadRegex(f"{pattern!r} is not a regular expression RE2 accepts: {error}") from error
     except (UnsupportedPattern, RecursionError, UnicodeEncodeError) as error:
         raise BadRegex(f"{pattern!r}: {error}") from error
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from services.scheduler.core.token_mask import allow
 from services.scheduler.grammar.interface import GrammarFailure, Matcher
 from services.scheduler.grammar.store import Entry
 
@@ -133,7 +134,7 @@ class RequestGrammar:
         next_opening = self._opening[self._opened : self._opened + 1] if not self._begun else ()
         if not self._begun and (self._opened or not next_opening):
             words[:] = 0 if next_opening else _ALL
-            _allow(words, next_opening)
+            allow(words, next_opening)
             return
         if self._usable() and self._matcher is not None:
             began = self._clock()
@@ -148,7 +149,7 @@ class RequestGrammar:
             words[:] = 0
             words[0] = 1
         else:
-            _allow(words, next_opening)
+            allow(words, next_opening)
 
     def _usable(self) -> bool:
         """Whether there is a matcher to ask; makes it on first use and lets it follow the ids that came early."""
@@ -170,8 +171,3 @@ class RequestGrammar:
         if seconds > _SLOWEST_STEP_S or is_slow:
             self._failure = "following the grammar costs too much time per token"
             self._entry.condemn(self._failure)
-
-
-def _allow(words: npt.NDArray[np.int32], ids: Sequence[int]) -> None:
-    for token_id in ids:
-        words.view(np.uint32)[token_id // 32] |= np.uint32(1 << token_id % 32)

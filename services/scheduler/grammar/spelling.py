@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from services.common.text.errors import TokenizerUnavailable
+from services.common.text.sentencepiece_model import load_processor
 from services.common.text.tokenizer_files import find_tokenizer
 
 Encoder = Callable[[str], Sequence[int]]
@@ -25,9 +26,7 @@ def load_encoder(path: Path) -> Encoder | None:
     except TokenizerUnavailable:
         return None
     if files.is_sentencepiece:
-        from sentencepiece import SentencePieceProcessor
-
-        processor = SentencePieceProcessor(model_file=str(files.vocabulary))
+        processor = load_processor(files.vocabulary)
         return lambda text: list(processor.encode(text))
     from tokenizers import Tokenizer
 

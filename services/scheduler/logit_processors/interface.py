@@ -11,6 +11,8 @@ import numpy.typing as npt
 FloatRow = npt.NDArray[np.float32]  # [vocab] logits of one row
 IntArray = npt.NDArray[np.int32]
 
+LARGEST_LOGIT = np.float32(1e30)  # of one that was edited: beyond what models say, and far enough from overflow
+
 Processor = Callable[[FloatRow, IntArray, IntArray], None]
 """Called once before each sampled token of one choice, with its logits, its prompt ids [P] and its output ids so far [N].
 

@@ -7,11 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from services.scheduler.logit_processors.interface import FloatRow, IntArray, Processor
+from services.scheduler.logit_processors.interface import LARGEST_LOGIT, FloatRow, IntArray, Processor
 
 log = logging.getLogger(__name__)
-
-_LARGEST = np.float32(1e30)  # beyond what models say, and far enough from overflow
 
 
 class ProcessorFailed(Exception):
@@ -46,7 +44,7 @@ class RowProcessor:
         except Exception as error:
             log.warning("a logit processor failed", exc_info=True, extra={"processor": self.name})
             raise ProcessorFailed(f"custom_logit_processor {self.name!r} failed: {type(error).__name__}") from error
-        np.minimum(logits, _LARGEST, out=logits)
+        np.minimum(logits, LARGEST_LOGIT, out=logits)
 
     def left_nothing(self) -> str:
         """What to say when no id can be chosen."""
